@@ -1,0 +1,4 @@
+//! See `kfs::hostile::object`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| kfs::hostile::object(data));

@@ -1,0 +1,18 @@
+//! The coordinator's state machines: data and `apply`, nothing else.
+//!
+//! Pure: no input or output, no async, no clock, no randomness. The time is an argument
+//! (`now_ms`, milliseconds of a clock that the caller chooses), ids are handed in by the event,
+//! and what shall happen outside comes back as a list of effects. The shell around it (in
+//! `broker/floe`) stores, answers and waits.
+//!
+//! - [`classic`]: classic consumer groups (JoinGroup, SyncGroup, Heartbeat, LeaveGroup).
+//! - [`offsets`]: which committed offsets expire, which may be deleted, what metadata is too long.
+//! - [`protocol_metadata`]: the topics in a consumer's opaque subscription bytes.
+
+mod base64_bytes;
+pub mod classic;
+mod error;
+pub mod offsets;
+pub mod protocol_metadata;
+
+pub use error::GroupError;

@@ -1,0 +1,192 @@
+//! The log's cache: extents as readers get them, cut into blocks of whole batches whose base
+//! offsets are set. Offsets are set once, when an extent enters; a fetch then sends slices of
+//! blocks. Readers of one missing extent share one load. What is used least recently goes first, so
+//! that the same calls leave the same cache.
+
+use bytes::Bytes;
+use floe_env::{Env, HashMap, Lane, Result};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+/// Whole batches of one partition, by offset, in one piece of memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    /// Offset of the first record.
+    pub(crate) base_offset: i64,
+    /// Offset of the last record.
+    pub(crate) last_offset: i64,
+    /// The batches, with absolute base offsets and leader epoch 0.
+    pub(crate) bytes: Bytes,
+}
+
+/// An extent's blocks, by offset.
+pub(crate) type Blocks = Arc<Vec<Block>>;
+
+/// Names an extent: its object's key and its position there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct BlocksKey {
+    pub(crate) object: Arc<str>,
+    pub(crate) position: u64,
+}
+
+type Load = Shared<BoxFuture<'static, Result<Blocks>>>;
+
+/// The cache; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct BlockCache {
+    env: Env,
+    inner: Arc<Mutex<Inner>>,
+}
+
+struct Inner {
+    capacity_bytes: usize,
+    used_bytes: usize,
+    clock: u64,
+    entries: HashMap<BlocksKey, Cached>,
+    by_use: BTreeMap<u64, BlocksKey>,
+    loads: HashMap<BlocksKey, Load>,
+    hits: u64,
+    misses: u64,
+}
+
+struct Cached {
+    blocks: Blocks,
+    bytes: usize,
+    used_at: u64,
+}
+
+/// What the cache has done so far, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Extents that were there.
+    pub hits: u64,
+    /// Extents that were read from the store.
+    pub misses: u64,
+    /// Bytes held now.
+    pub bytes: usize,
+}
+
+impl BlockCache {
+    pub(crate) fn new(env: Env, capacity_bytes: usize) -> Self {
+        let inner = Inner {
+            capacity_bytes,
+            used_bytes: 0,
+            clock: 0,
+            entries: HashMap::default(),
+            by_use: BTreeMap::new(),
+            loads: HashMap::default(),
+            hits: 0,
+            misses: 0,
+        };
+        Self { env, inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// Puts an extent in, as the newest.
+    pub(crate) fn insert(&self, key: BlocksKey, blocks: Blocks) {
+        self.inner.lock().insert(key, blocks);
+    }
+
+    /// The extent's blocks: from the cache, else by `load`, which runs once for all who wait and
+    /// goes on if they leave.
+    pub(crate) async fn get<F>(
+        &self,
+        key: BlocksKey,
+        load: impl FnOnce() -> F + Send,
+    ) -> Result<Blocks>
+    where
+        F: Future<Output = Result<Blocks>> + Send + 'static,
+    {
+        let load = {
+            let mut inner = self.inner.lock();
+            if let Some(blocks) = inner.touch(&key) {
+                return Ok(blocks);
+            }
+            match inner.loads.get(&key) {
+                Some(running) => running.clone(),
+                None => {
+                    let started = self.start(key.clone(), load());
+                    inner.loads.insert(key, started.clone());
+                    started
+                }
+            }
+        };
+        load.await
+    }
+
+    fn start<F>(&self, key: BlocksKey, load: F) -> Load
+    where
+        F: Future<Output = Result<Blocks>> + Send + 'static,
+    {
+        let (cache, loaded_key) = (self.clone(), key.clone());
+        let task = self.env.spawn("load extent", Lane::Foreground, async move {
+            let loaded = load.await;
+            let mut inner = cache.inner.lock();
+            inner.loads.remove(&loaded_key);
+            if let Ok(blocks) = &loaded {
+                inner.insert(loaded_key, blocks.clone());
+            }
+            loaded
+        });
+        let cache = self.clone();
+        async move {
+            match task.await {
+                Ok(loaded) => loaded,
+                Err(ended) => {
+                    // The load itself is gone and cannot take its entry out any more.
+                    cache.inner.lock().loads.remove(&key);
+                    Err(floe_env::Error::bug(format!("loading an extent: {ended}")))
+                }
+            }
+        }
+        .boxed()
+        .shared()
+    }
+
+    pub(crate) fn stats(&self) -> CacheStats {
+        let inner = self.inner.lock();
+        CacheStats { hits: inner.hits, misses: inner.misses, bytes: inner.used_bytes }
+    }
+}
+
+impl Inner {
+    fn touch(&mut self, key: &BlocksKey) -> Option<Blocks> {
+        self.clock += 1;
+        let now = self.clock;
+        let Some(cached) = self.entries.get_mut(key) else {
+            self.misses += 1;
+            return None;
+        };
+        self.hits += 1;
+        self.by_use.remove(&cached.used_at);
+        self.by_use.insert(now, key.clone());
+        cached.used_at = now;
+        Some(cached.blocks.clone())
+    }
+
+    fn insert(&mut self, key: BlocksKey, blocks: Blocks) {
+        let bytes = blocks.iter().map(|block| block.bytes.len()).sum();
+        self.remove(&key);
+        self.clock += 1;
+        self.used_bytes += bytes;
+        self.by_use.insert(self.clock, key.clone());
+        self.entries.insert(key, Cached { blocks, bytes, used_at: self.clock });
+        while self.used_bytes > self.capacity_bytes {
+            let Some((_, oldest)) = self.by_use.pop_first() else { break };
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, key: &BlocksKey) {
+        if let Some(cached) = self.entries.remove(key) {
+            self.by_use.remove(&cached.used_at);
+            self.used_bytes -= cached.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn key(position: u64) -> BlocksKey {
+    BlocksKey { object: "wal/00/1-1-1.kfs".into(), position }
+}
+
+fn blocks(len: usize) -> Blocks {
+    let bytes = Bytes::from(vec![0; len]);
+    Arc::new(vec![Block { base_offset: 0, last_offset: 0, bytes }])
+}
+
+#[tokio::test]
+async fn readers_of_one_missing_extent_share_one_load() {
+    let cache = BlockCache::new(Env::current(), 1000);
+    let loads = Arc::new(AtomicUsize::new(0));
+    let read = || {
+        let loads = loads.clone();
+        cache.get(key(0), move || async move {
+            loads.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            Ok(blocks(10))
+        })
+    };
+    let (first, second) = tokio::join!(read(), read());
+    assert_eq!(first.unwrap().len(), 1);
+    assert_eq!(second.unwrap().len(), 1);
+    read().await.unwrap();
+    assert_eq!(loads.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_failed_load_is_told_and_tried_again_by_the_next_reader() {
+    let cache = BlockCache::new(Env::current(), 1000);
+    let failed = cache.get(key(0), || async { Err(floe_env::Error::unavailable("gone")) }).await;
+    assert_eq!(failed.unwrap_err().kind(), floe_env::ErrorKind::Unavailable);
+    assert!(cache.get(key(0), || async { Ok(blocks(1)) }).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_load_goes_on_when_its_reader_leaves() {
+    let cache = BlockCache::new(Env::current(), 1000);
+    let (go, wait) = tokio::sync::oneshot::channel::<()>();
+    {
+        let reader = cache.get(key(0), || async move {
+            wait.await.expect("the test lets it go");
+            Ok(blocks(10))
+        });
+        assert!(futures::FutureExt::now_or_never(reader).is_none());
+    }
+    go.send(()).expect("the load is still there");
+    let second = cache.get(key(0), || async { panic!("the first load is shared") }).await;
+    assert_eq!(second.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_was_used_least_recently_goes_first() {
+    let cache = BlockCache::new(Env::current(), 30);
+    for position in 0..3 {
+        cache.insert(key(position), blocks(10));
+    }
+    cache.get(key(0), || async { panic!("still there") }).await.unwrap();
+    cache.insert(key(3), blocks(10));
+    assert_eq!(cache.stats().bytes, 30);
+    cache.get(key(0), || async { panic!("used recently") }).await.unwrap();
+    let gone =
+        cache.get(key(1), || async { Err(floe_env::Error::unavailable("not cached")) }).await;
+    assert!(gone.is_err());
+}

@@ -1,0 +1,147 @@
+//! When the open segment is cut: pure, so that every rule is a test.
+//!
+//! Full segments are cut at once. Otherwise time decides: with nothing in flight at once, else when
+//! a quarter of the measured PUT time has passed since the last cut, and at the latest after the
+//! flush interval. On a remote store requests are money: a cut by time needs a token of the budget,
+//! and saved tokens are spent only while the rate would not half-fill a segment in one interval
+//! anyway.
+
+use floe_env::Instant;
+use floe_store::PutBudget;
+use std::time::Duration;
+
+/// Rules for cutting.
+#[derive(Clone, Copy, Debug)]
+pub struct CutRules {
+    /// A segment of this size is full, bytes.
+    pub segment_bytes: u64,
+    /// The longest that the first batch of a segment waits for a cut by time.
+    pub flush_interval: Duration,
+    /// The PUT budget; `None` where requests cost nothing.
+    pub budget: Option<BudgetRules>,
+}
+
+/// A budget of PUT requests.
+#[derive(Clone, Copy, Debug)]
+pub struct BudgetRules {
+    /// Requests a second that may go on for ever.
+    pub puts_per_second: u32,
+    /// For so many seconds unused requests are saved.
+    pub saved_seconds: u32,
+}
+
+/// What the open segment holds.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenState {
+    /// Bytes of all batches.
+    pub bytes: u64,
+    /// When its first batch came.
+    pub first_batch: Instant,
+    /// Segments that are being uploaded or committed.
+    pub in_flight: usize,
+}
+
+/// Why a segment was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutReason {
+    /// It was full.
+    Full,
+    /// Its time had come.
+    Time,
+    /// The broker shuts down.
+    Shutdown,
+}
+
+/// What to do with the open segment now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Cut it.
+    Cut(CutReason),
+    /// Look again at this time, or when something changes.
+    WaitUntil(Instant),
+}
+
+/// Decides, and remembers what it needs for that.
+#[derive(Debug)]
+pub struct CutPolicy {
+    rules: CutRules,
+    last_cut: Option<Instant>,
+    put_time: Duration,
+    budget: Option<PutBudget>,
+    bytes_per_second: f64,
+}
+
+/// Weight of the newest PUT in the moving average of PUT times.
+const PUT_TIME_WEIGHT: f64 = 0.2;
+/// Weight of the newest segment in the moving average of the rate.
+const RATE_WEIGHT: f64 = 0.3;
+/// The share of a PUT's time that passes between two cuts while others are in flight.
+const PUT_TIME_SHARE: f64 = 0.25;
+
+impl CutPolicy {
+    /// A policy with a full budget.
+    pub fn new(rules: CutRules, now: Instant) -> Self {
+        let budget = rules
+            .budget
+            .map(|budget| PutBudget::new(now, budget.puts_per_second, budget.saved_seconds));
+        Self { rules, last_cut: None, put_time: Duration::ZERO, budget, bytes_per_second: 0.0 }
+    }
+
+    /// Decides about a segment that is not empty.
+    pub fn decide(&self, open: &OpenState, now: Instant) -> Decision {
+        if open.bytes >= self.rules.segment_bytes {
+            return Decision::Cut(CutReason::Full);
+        }
+        let due = self.due_by_time(open).max(self.due_by_budget(now));
+        if due <= now { Decision::Cut(CutReason::Time) } else { Decision::WaitUntil(due) }
+    }
+
+    /// Notes that a segment of `bytes` was cut, for whatever reason.
+    pub fn cut(&mut self, bytes: u64, now: Instant) {
+        if let Some(last) = self.last_cut {
+            let seconds = (now - last).as_secs_f64().max(1e-4);
+            let rate = bytes as f64 / seconds;
+            self.bytes_per_second += RATE_WEIGHT * (rate - self.bytes_per_second);
+        }
+        self.last_cut = Some(now);
+        if let Some(budget) = &mut self.budget {
+            // A full segment is never held back: what is not there is owed, and later cuts by time
+            // pay for it.
+            budget.take(now);
+        }
+    }
+
+    /// Notes how long a PUT took.
+    pub fn put_took(&mut self, duration: Duration) {
+        let (old, new) = (self.put_time.as_secs_f64(), duration.as_secs_f64());
+        let average = if old == 0.0 { new } else { old + PUT_TIME_WEIGHT * (new - old) };
+        self.put_time = Duration::from_secs_f64(average);
+    }
+
+    fn due_by_time(&self, open: &OpenState) -> Instant {
+        let latest = open.first_batch + self.rules.flush_interval;
+        if open.in_flight == 0 && !self.saves_tokens() {
+            return open.first_batch;
+        }
+        match self.last_cut {
+            Some(last) if !self.saves_tokens() => {
+                latest.min(last + self.put_time.mul_f64(PUT_TIME_SHARE))
+            }
+            _ => latest,
+        }
+    }
+
+    /// True where the rate half-fills a segment in one interval: waiting then makes larger objects,
+    /// not later ones.
+    fn saves_tokens(&self) -> bool {
+        let per_interval = self.bytes_per_second * self.rules.flush_interval.as_secs_f64();
+        self.rules.budget.is_some() && per_interval * 2.0 >= self.rules.segment_bytes as f64
+    }
+
+    fn due_by_budget(&self, now: Instant) -> Instant {
+        self.budget.map_or(now, |budget| budget.next_at(now))
+    }
+}
+
+#[cfg(test)]
+mod tests;

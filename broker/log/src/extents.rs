@@ -1,0 +1,120 @@
+//! From an extent's bytes to blocks: whole batches with their base offsets set. Used for what comes
+//! from the store and for what this broker has just written.
+
+use crate::blocks::{Block, Blocks};
+use crate::chunks::CHUNK_BYTES_MAX;
+use bytes::{Bytes, BytesMut};
+use floe_env::{Error, Result};
+use floe_metadata::rows::Extent;
+use kfs::{BatchHeader, OffsetMode};
+use std::sync::Arc;
+
+/// Makes the blocks of an extent from all of its bytes as stored, given in pieces of whole batches.
+/// With `verify`, each batch's checksum is checked.
+///
+/// Errors: `Corrupt` where the bytes are not the batches that the extent names.
+pub(crate) fn to_blocks(extent: &Extent, pieces: Vec<Bytes>, verify: bool) -> Result<Blocks> {
+    let mut blocks = Vec::new();
+    let mut next_offset = extent.base_offset;
+    for piece in pieces {
+        next_offset = piece_to_blocks(extent, piece, next_offset, verify, &mut blocks)?;
+    }
+    if next_offset != extent.last_offset + 1 {
+        let found =
+            format!("extent ends at {} but its batches at {next_offset}", extent.last_offset);
+        return Err(Error::corrupt(found));
+    }
+    Ok(Arc::new(blocks))
+}
+
+/// A stretch of batches in a piece.
+struct Stretch {
+    start: usize,
+    base_offset: i64,
+}
+
+fn piece_to_blocks(
+    extent: &Extent,
+    piece: Bytes,
+    first_offset: i64,
+    verify: bool,
+    blocks: &mut Vec<Block>,
+) -> Result<i64> {
+    let mut bytes = writable(piece);
+    let mut next_offset = first_offset;
+    let mut cuts = Vec::new();
+    let mut open = Stretch { start: 0, base_offset: first_offset };
+    let mut position = 0;
+    while position < bytes.len() {
+        let header = header_at(&bytes, position)?;
+        let end = position + header.total_len();
+        if end - open.start > CHUNK_BYTES_MAX && position > open.start {
+            cuts.push((open, position, next_offset - 1));
+            open = Stretch { start: position, base_offset: next_offset };
+        }
+        let batch = &mut bytes[position..end];
+        if verify {
+            kfs::verify_crc(batch)
+                .map_err(|error| Error::corrupt("a batch in an object").with_source(error))?;
+        }
+        let base_offset = match extent.offset_mode {
+            OffsetMode::Relative => next_offset,
+            OffsetMode::Absolute => header.base_offset,
+        };
+        kfs::set_base_offset(batch, base_offset);
+        kfs::set_leader_epoch(batch, LEADER_EPOCH);
+        next_offset = base_offset + i64::from(header.last_offset_delta) + 1;
+        position = end;
+    }
+    cuts.push((open, position, next_offset - 1));
+    let bytes = bytes.freeze();
+    blocks.extend(cuts.into_iter().map(|(stretch, end, last_offset)| Block {
+        base_offset: stretch.base_offset,
+        last_offset,
+        bytes: bytes.slice(stretch.start..end),
+    }));
+    Ok(next_offset)
+}
+
+/// The leader epoch of every batch of every partition, for ever: nothing is ever truncated.
+pub(crate) const LEADER_EPOCH: i32 = 0;
+
+fn writable(piece: Bytes) -> BytesMut {
+    piece.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]))
+}
+
+fn header_at(bytes: &[u8], position: usize) -> Result<BatchHeader> {
+    let rest = &bytes[position..];
+    let header = BatchHeader::parse(rest)
+        .map_err(|error| Error::corrupt("a batch header in an object").with_source(error))?;
+    if header.total_len() > rest.len() || header.last_offset_delta < 0 {
+        return Err(Error::corrupt("a batch in an object reaches past its extent"));
+    }
+    Ok(header)
+}
+
+/// The batches of a block from the one that holds `offset`: their bytes up to `bytes_max`, but at
+/// least one batch. `None` if `offset` is past the block.
+pub(crate) fn slice_from(block: &Block, offset: i64, bytes_max: usize) -> Option<Bytes> {
+    if offset <= block.base_offset && block.bytes.len() <= bytes_max {
+        return Some(block.bytes.clone());
+    }
+    let mut start = None;
+    let mut position = 0;
+    while let Ok(header) = BatchHeader::parse(&block.bytes[position..]) {
+        let end = position + header.total_len();
+        let first = *match start {
+            None if header.last_offset() < offset => {
+                position = end;
+                continue;
+            }
+            None => start.insert(position),
+            Some(ref mut first) => first,
+        };
+        if end - first > bytes_max && position > first {
+            return Some(block.bytes.slice(first..position));
+        }
+        position = end;
+    }
+    start.map(|first| block.bytes.slice(first..position))
+}

@@ -1,0 +1,30 @@
+//! The log: from batches to committed segments, and from offsets back to batches.
+//!
+//! A **batch** is what a producer sends. Batches of many partitions fill the **open segment**; a
+//! **cut** seals it, its **upload** makes it durable, and its **commit** in the metadata store
+//! gives its batches their offsets and makes them visible; then their requests are
+//! **acknowledged**. An **extent** is a run of offsets of one partition in one object; a
+//! **block** is a piece of an extent in memory, as readers get it.
+#![forbid(unsafe_code)]
+
+pub mod append;
+mod blocks;
+mod chunks;
+mod commit;
+pub mod cut;
+mod extents;
+mod log;
+mod open_segment;
+mod partitions;
+pub mod read;
+mod segment_object;
+mod upload;
+mod writer;
+
+pub use append::{AppendBatch, AppendError, AppendResult, Appended, NoObserver, Observer, Ticket};
+pub use blocks::CacheStats;
+pub use cut::{BudgetRules, CutReason, CutRules};
+pub use log::{Log, LogConfig};
+pub use partitions::Waiter;
+pub use read::{FetchError, FetchFrom, Fetched, TimedOffset};
+pub use segment_object::segment_key;

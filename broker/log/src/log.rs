@@ -1,0 +1,247 @@
+//! The log as the rest of the broker sees it: append, fetch, and what is known of a partition's
+//! ends.
+
+use crate::append::{AppendBatch, Observer, Ticket};
+use crate::blocks::{BlockCache, CacheStats};
+use crate::commit::{Committer, Progress};
+use crate::cut::{CutPolicy, CutRules};
+use crate::open_segment::AppendRequest;
+use crate::partitions::{Partitions, Waiter};
+use crate::read::{FetchError, FetchFrom, Fetched, Reader, TimedOffset};
+use crate::upload::Uploader;
+use crate::writer::Writer;
+use floe_env::{Env, Error, Lane, Result, Shutdown, Task};
+use floe_metadata::Backend;
+use floe_metadata::facts::Fence;
+use floe_metadata::rows::{Extent, ExtentPage, PartitionState};
+use floe_store::ObjectStore;
+use kfs::{BrokerEpoch, BrokerId, ClusterId, TopicPartition};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
+
+/// Requests that wait for the writer at most; their bytes are bounded by
+/// [`LogConfig::pending_bytes_max`].
+const REQUESTS_WAITING_MAX: usize = 1024;
+/// The unit in which pending bytes are counted.
+const PENDING_UNIT_BYTES: usize = 1024;
+
+/// How a log works.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// The cluster, which names the root of all keys.
+    pub cluster: ClusterId,
+    /// This broker.
+    pub broker: BrokerId,
+    /// Its registration.
+    pub epoch: BrokerEpoch,
+    /// Proof of its registration.
+    pub fence: Fence,
+    /// When segments are cut.
+    pub cut: CutRules,
+    /// Uploads in flight at most.
+    pub uploads_max: usize,
+    /// An upload that takes longer is given up.
+    pub upload_timeout: Duration,
+    /// Bytes that are taken in and not yet answered at most; producers wait beyond that.
+    pub pending_bytes_max: usize,
+    /// Bytes of the cache of extents.
+    pub cache_bytes: usize,
+    /// Bytes that one batch may decompress to.
+    pub decompressed_bytes_max: usize,
+}
+
+/// The log; cheap to clone.
+#[derive(Clone)]
+pub struct Log(Arc<Inner>);
+
+struct Inner {
+    requests: mpsc::Sender<AppendRequest>,
+    pending: Arc<Semaphore>,
+    pending_units: usize,
+    reader: Reader,
+    tasks: Mutex<Vec<Task<()>>>,
+    progress: Arc<Progress>,
+}
+
+impl Log {
+    /// Starts the write path. It ends some time after `shutdown`, with everything answered that was
+    /// taken in.
+    pub fn start(
+        env: &Env,
+        config: &LogConfig,
+        store: Arc<dyn ObjectStore>,
+        metadata: Arc<dyn Backend>,
+        observer: Arc<dyn Observer>,
+        shutdown: Shutdown,
+    ) -> Self {
+        let root = config.cluster.to_string();
+        let partitions = Arc::new(Partitions::default());
+        let cache = BlockCache::new(env.clone(), config.cache_bytes);
+        let progress = Arc::new(Progress::default());
+        let (requests, waiting_requests) = mpsc::channel(REQUESTS_WAITING_MAX);
+        let (commits, waiting_commits) = mpsc::channel(config.uploads_max);
+        let writer = Writer {
+            env: env.clone(),
+            cluster: config.cluster,
+            broker: config.broker,
+            epoch: config.epoch,
+            root: root.clone(),
+            policy: CutPolicy::new(config.cut, env.monotonic()),
+            uploader: Uploader::new(env.clone(), store.clone(), config.upload_timeout),
+            upload_slots: Arc::new(Semaphore::new(config.uploads_max)),
+            commits,
+            progress: progress.clone(),
+            observer: observer.clone(),
+            next_counter: 0,
+        };
+        let committer = Committer {
+            env: env.clone(),
+            root: root.clone(),
+            store: store.clone(),
+            metadata: metadata.clone(),
+            fence: config.fence.clone(),
+            partitions: partitions.clone(),
+            cache: cache.clone(),
+            observer,
+            progress: progress.clone(),
+        };
+        let tasks = vec![
+            env.spawn("log writer", Lane::Foreground, writer.run(waiting_requests, shutdown)),
+            env.spawn("log committer", Lane::Foreground, committer.run(waiting_commits)),
+        ];
+        let pending_units = (config.pending_bytes_max / PENDING_UNIT_BYTES).max(1);
+        let reader = Reader {
+            root: root.into(),
+            store,
+            metadata,
+            partitions,
+            cache,
+            decompressed_bytes_max: config.decompressed_bytes_max,
+        };
+        Self(Arc::new(Inner {
+            requests,
+            pending: Arc::new(Semaphore::new(pending_units)),
+            pending_units,
+            reader,
+            tasks: Mutex::new(tasks),
+            progress,
+        }))
+    }
+
+    /// Takes validated batches in, in the order of the calls that returned. Waits while too much is
+    /// pending. The ticket gives one result a batch once they are durable and visible.
+    ///
+    /// Errors: `Unavailable` while the log shuts down.
+    pub async fn append(&self, batches: Vec<AppendBatch>) -> Result<Ticket> {
+        let bytes: usize = batches.iter().map(|batch| batch.bytes.len()).sum();
+        let units = bytes.div_ceil(PENDING_UNIT_BYTES).clamp(1, self.0.pending_units);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let pending = self.0.pending.clone().acquire_many_owned(units).await;
+        let memory = pending.expect("the pending budget is never closed");
+        let (reply, outcome) = oneshot::channel();
+        let request = AppendRequest { batches, reply, memory };
+        let sent = self.0.requests.send(request).await;
+        sent.map_err(|_| Error::unavailable("the broker is shutting down"))?;
+        Ok(Ticket(outcome))
+    }
+
+    /// Reads from one partition.
+    pub async fn fetch(&self, from: FetchFrom) -> Result<Fetched, FetchError> {
+        self.0.reader.fetch(from).await
+    }
+
+    /// A waiter for news of these partitions. Make it before fetching, so that nothing between is
+    /// missed.
+    pub fn waiter(&self, partitions: &[TopicPartition]) -> Waiter {
+        self.0.reader.partitions.waiter(partitions)
+    }
+
+    /// The newest state that this broker has seen, without asking the store.
+    pub fn known_state(&self, partition: TopicPartition) -> Option<PartitionState> {
+        self.0.reader.partitions.state(partition)
+    }
+
+    /// The partition's ends as the store has them now. `None` if there is no such partition.
+    pub async fn state(&self, partition: TopicPartition) -> Result<Option<PartitionState>> {
+        self.0.reader.state(partition).await
+    }
+
+    /// The first record at or after a time. The outer `None`: no such partition.
+    pub async fn offset_by_time(
+        &self,
+        partition: TopicPartition,
+        timestamp_ms: i64,
+        committed_only: bool,
+    ) -> Result<Option<Option<TimedOffset>>> {
+        self.0.reader.offset_by_time(partition, timestamp_ms, committed_only).await
+    }
+
+    /// The first record with the greatest timestamp. The outer `None`: no such partition.
+    pub async fn offset_of_max_timestamp(
+        &self,
+        partition: TopicPartition,
+        committed_only: bool,
+    ) -> Result<Option<Option<TimedOffset>>> {
+        self.0.reader.offset_of_max_timestamp(partition, committed_only).await
+    }
+
+    /// Moves the log start forward. `None` if there is no such partition.
+    pub async fn advance_log_start(
+        &self,
+        partition: TopicPartition,
+        offset: i64,
+    ) -> Result<Option<PartitionState>> {
+        let reader = &self.0.reader;
+        let state = reader.metadata.advance_log_start(partition, offset).await?;
+        Ok(state.map(|state| reader.partitions.observe(partition, state)))
+    }
+
+    /// Extents from the one that holds `offset`, as the store has them now.
+    pub async fn extents(
+        &self,
+        partition: TopicPartition,
+        offset: i64,
+        limit: usize,
+    ) -> Result<Option<ExtentPage>> {
+        self.0.reader.metadata.extents(partition, offset, limit).await
+    }
+
+    /// The batches of one extent, with absolute offsets.
+    pub async fn extent_batches(
+        &self,
+        partition: TopicPartition,
+        extent: &Extent,
+    ) -> Result<Vec<bytes::Bytes>> {
+        let blocks = self.0.reader.blocks(partition, extent).await?;
+        Ok(blocks.iter().map(|block| block.bytes.clone()).collect())
+    }
+
+    /// Forgets a partition whose topic was deleted, and wakes those that wait for it.
+    pub fn forget(&self, partition: TopicPartition) {
+        self.0.reader.partitions.forget(partition);
+    }
+
+    /// What the cache has done.
+    pub fn cache_stats(&self) -> CacheStats {
+        self.0.reader.cache.stats()
+    }
+
+    /// True once another broker has taken this one's place: nothing can be written any more.
+    pub fn is_fenced(&self) -> bool {
+        self.0.progress.is_fenced()
+    }
+
+    /// Waits until another broker has taken this one's place.
+    pub async fn fenced(&self) {
+        self.0.progress.fenced().await;
+    }
+
+    /// Waits until the write path has ended after a shutdown, with everything answered.
+    pub async fn drained(&self) {
+        for task in self.0.tasks.lock().await.drain(..) {
+            // A cancelled task has ended as well.
+            let _ = task.await;
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Reading: offset to extent to blocks. Nothing is listed, and the cost does not grow with the
+//! length of the log.
+
+use crate::blocks::{BlockCache, Blocks, BlocksKey};
+use crate::extents::{slice_from, to_blocks};
+use crate::partitions::Partitions;
+use bytes::Bytes;
+use floe_env::{Error, Result};
+use floe_metadata::Backend;
+use floe_metadata::rows::{Extent, PartitionState, Place};
+use floe_store::ObjectStore;
+use kfs::{BatchView, TopicPartition};
+use std::sync::Arc;
+
+/// Extents that one query of the metadata store brings.
+const EXTENTS_PER_PAGE: usize = 128;
+
+/// What a fetch from one partition asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchFrom {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The first offset wanted.
+    pub offset: i64,
+    /// About how many bytes at most; the first batch comes whole all the same.
+    pub bytes_max: usize,
+    /// Only what is decided: nothing of open transactions or behind them.
+    pub committed_only: bool,
+}
+
+/// What a fetch from one partition got.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// The partition's ends.
+    pub state: PartitionState,
+    /// Whole batches by offset, the first of which holds the offset asked for, if there was any.
+    pub records: Vec<Bytes>,
+}
+
+impl Fetched {
+    /// Bytes of all batches.
+    pub fn bytes(&self) -> usize {
+        self.records.iter().map(Bytes::len).sum()
+    }
+}
+
+/// Why a fetch got nothing.
+#[derive(Clone, Debug)]
+pub enum FetchError {
+    /// There is no such partition.
+    UnknownPartition,
+    /// The offset is below the log start or above the high watermark; checked against the store,
+    /// not a cache.
+    OffsetOutOfRange,
+    /// It did not work; the kind says what to do.
+    Failed(Error),
+}
+
+impl From<Error> for FetchError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A record found by its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedOffset {
+    /// The record's offset.
+    pub offset: i64,
+    /// Its timestamp, ms.
+    pub timestamp_ms: i64,
+}
+
+/// The read path; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    pub(crate) root: Arc<str>,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) metadata: Arc<dyn Backend>,
+    pub(crate) partitions: Arc<Partitions>,
+    pub(crate) cache: BlockCache,
+    pub(crate) decompressed_bytes_max: usize,
+}
+
+impl Reader {
+    /// The partition's ends as the store has them now. `None` if there is no such partition.
+    pub(crate) async fn state(&self, partition: TopicPartition) -> Result<Option<PartitionState>> {
+        let states = self.metadata.partition_states(&[partition]).await?;
+        match states.into_iter().next().flatten() {
+            Some(state) => Ok(Some(self.partitions.observe(partition, state))),
+            None => {
+                self.partitions.forget(partition);
+                Ok(None)
+            }
+        }
+    }
+
+    pub(crate) async fn fetch(&self, from: FetchFrom) -> Result<Fetched, FetchError> {
+        let cached = self.partitions.state(from.partition);
+        let inside = |state: &PartitionState| {
+            (state.log_start_offset..=state.high_watermark).contains(&from.offset)
+        };
+        let state = match cached.filter(inside) {
+            Some(state) => state,
+            None => self.state(from.partition).await?.ok_or(FetchError::UnknownPartition)?,
+        };
+        if !inside(&state) {
+            return Err(FetchError::OffsetOutOfRange);
+        }
+        let end = if from.committed_only { state.last_stable_offset } else { state.high_watermark };
+        let records = self.records(from, end).await?;
+        Ok(Fetched { state, records })
+    }
+
+    /// Whole batches from the one that holds `from.offset`, below `end`.
+    async fn records(&self, from: FetchFrom, end: i64) -> Result<Vec<Bytes>> {
+        let mut records = Vec::new();
+        let (mut offset, mut room) = (from.offset, from.bytes_max);
+        while offset < end {
+            let extents = self.extents(from.partition, offset).await?;
+            if extents.is_empty() {
+                break;
+            }
+            for extent in extents {
+                if extent.base_offset >= end {
+                    return Ok(records);
+                }
+                let blocks = self.blocks(from.partition, &extent).await?;
+                let behind = |block: &crate::blocks::Block| block.last_offset < offset;
+                for block in &blocks[blocks.partition_point(behind)..] {
+                    if block.base_offset >= end || (room == 0 && !records.is_empty()) {
+                        return Ok(records);
+                    }
+                    let Some(slice) = slice_from(block, offset, room) else { continue };
+                    if slice.len() > room && !records.is_empty() {
+                        return Ok(records);
+                    }
+                    let whole = slice.len() == block.bytes.len()
+                        || slice.as_ptr_range().end == block.bytes.as_ptr_range().end;
+                    room = room.saturating_sub(slice.len());
+                    records.push(slice);
+                    offset = block.last_offset + 1;
+                    if !whole {
+                        return Ok(records);
+                    }
+                }
+                offset = offset.max(extent.last_offset + 1);
+            }
+        }
+        Ok(records)
+    }
+
+    /// Extents from the one that holds `offset`: remembered ones, else one query of the metadata
+    /// store.
+    async fn extents(&self, partition: TopicPartition, offset: i64) -> Result<Vec<Extent>> {
+        let remembered = self.partitions.extents(partition, offset, EXTENTS_PER_PAGE);
+        if !remembered.is_empty() {
+            return Ok(remembered);
+        }
+        let page = self.metadata.extents(partition, offset, EXTENTS_PER_PAGE).await?;
+        let Some(page) = page else { return Ok(Vec::new()) };
+        self.partitions.observe(partition, page.state);
+        self.partitions.remember(partition, &page.extents);
+        Ok(page.extents)
+    }
+
+    /// An extent's blocks: from the cache, else read from the store.
+    pub(crate) async fn blocks(
+        &self,
+        partition: TopicPartition,
+        extent: &Extent,
+    ) -> Result<Blocks> {
+        let (key, position, length) = match &extent.place {
+            Place::Range { key, position, length } => (key, *position, *length),
+            Place::Marker { .. } => {
+                return Err(Error::bug("a transaction marker in a log without transactions"));
+            }
+            Place::Hole => return Ok(Arc::default()),
+        };
+        let cache_key = BlocksKey { object: key.as_str().into(), position };
+        let (store, extent) = (self.store.clone(), extent.clone());
+        let object = format!("{}/{key}", self.root);
+        let loaded = self
+            .cache
+            .get(cache_key, move || async move {
+                let bytes = store.get_range(&object, position..position + length).await?;
+                to_blocks(&extent, vec![bytes], true)
+                    .map_err(|error| error.context(&format!("reading {object}")))
+            })
+            .await;
+        if loaded.is_err() {
+            // The extent may have been replaced and its object deleted: look again next time.
+            self.partitions.forget_extents(partition);
+        }
+        loaded
+    }
+
+    /// The first record in offset order whose timestamp is at least `timestamp_ms`, at or above the
+    /// log start and, with `committed_only`, below the last stable offset. The outer `None`: no
+    /// such partition.
+    pub(crate) async fn offset_by_time(
+        &self,
+        partition: TopicPartition,
+        timestamp_ms: i64,
+        committed_only: bool,
+    ) -> Result<Option<Option<TimedOffset>>> {
+        let Some((state, extent)) = self.metadata.extent_by_time(partition, timestamp_ms).await?
+        else {
+            return Ok(None);
+        };
+        let found = self.search(partition, &state, extent, committed_only, |timestamp| {
+            timestamp >= timestamp_ms
+        });
+        Ok(Some(found.await?))
+    }
+
+    /// The first record with the partition's greatest timestamp. The outer `None`: no such
+    /// partition.
+    pub(crate) async fn offset_of_max_timestamp(
+        &self,
+        partition: TopicPartition,
+        committed_only: bool,
+    ) -> Result<Option<Option<TimedOffset>>> {
+        let Some((state, extent)) = self.metadata.extent_of_max_timestamp(partition).await? else {
+            return Ok(None);
+        };
+        let greatest = extent.as_ref().map(|extent| extent.max_timestamp_ms);
+        let state = PartitionState { log_start_offset: 0, ..state };
+        let found = self.search(partition, &state, extent, committed_only, |timestamp| {
+            Some(timestamp) >= greatest
+        });
+        Ok(Some(found.await?))
+    }
+
+    async fn search(
+        &self,
+        partition: TopicPartition,
+        state: &PartitionState,
+        extent: Option<Extent>,
+        committed_only: bool,
+        wanted: impl Fn(i64) -> bool,
+    ) -> Result<Option<TimedOffset>> {
+        let Some(mut extent) = extent else { return Ok(None) };
+        let end = if committed_only { state.last_stable_offset } else { state.high_watermark };
+        loop {
+            let blocks = self.blocks(partition, &extent).await?;
+            for block in blocks.iter() {
+                let range = state.log_start_offset..end;
+                if let Some(found) = self.first_record(&block.bytes, &range, &wanted)? {
+                    return Ok(Some(found));
+                }
+            }
+            // All records that were wanted lie below the log start: the next extent may have one.
+            let next = self.extents(partition, extent.last_offset + 1).await?;
+            match next.into_iter().next() {
+                Some(following) if following.base_offset < end => extent = following,
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    fn first_record(
+        &self,
+        bytes: &[u8],
+        range: &std::ops::Range<i64>,
+        wanted: impl Fn(i64) -> bool,
+    ) -> Result<Option<TimedOffset>> {
+        let corrupt = |error| Error::corrupt("a batch in an object").with_source(error);
+        for batch in kfs::batches(bytes) {
+            let batch: BatchView<'_> = batch.map_err(corrupt)?;
+            if !wanted(batch.header.max_timestamp_ms) || batch.header.last_offset() < range.start {
+                continue;
+            }
+            let records = batch.records(self.decompressed_bytes_max).map_err(corrupt)?;
+            for record in records.iter() {
+                let record = record
+                    .map_err(|error| Error::corrupt("a record in an object").with_source(error))?;
+                let offset = batch.header.base_offset + i64::from(record.offset_delta);
+                let timestamp_ms = batch.header.record_timestamp_ms(record.timestamp_delta);
+                if range.contains(&offset) && wanted(timestamp_ms) {
+                    return Ok(Some(TimedOffset { offset, timestamp_ms }));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

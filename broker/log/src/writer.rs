@@ -1,0 +1,133 @@
+//! The write path's one task: takes requests in order of arrival, fills the open segment, cuts it,
+//! and starts its upload.
+
+use crate::append::Observer;
+use crate::commit::{InFlight, Progress};
+use crate::cut::{CutPolicy, CutReason, Decision, OpenState};
+use crate::open_segment::{AppendRequest, OpenSegment};
+use crate::segment_object;
+use crate::upload::Uploader;
+use floe_env::{Env, Instant, Lane, Shutdown};
+use kfs::{BrokerEpoch, BrokerId, ClusterId, SegmentId};
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
+
+/// Requests that are taken in one go before time is looked at again.
+const REQUESTS_PER_TURN_MAX: usize = 256;
+
+/// What the writer needs.
+pub(crate) struct Writer {
+    pub(crate) env: Env,
+    pub(crate) cluster: ClusterId,
+    pub(crate) broker: BrokerId,
+    pub(crate) epoch: BrokerEpoch,
+    pub(crate) root: String,
+    pub(crate) policy: CutPolicy,
+    pub(crate) uploader: Uploader,
+    pub(crate) upload_slots: Arc<Semaphore>,
+    pub(crate) commits: mpsc::Sender<InFlight>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) next_counter: u64,
+}
+
+impl Writer {
+    /// Works until the shutdown is given or the log is gone, then cuts what is left.
+    pub(crate) async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<AppendRequest>,
+        shutdown: Shutdown,
+    ) {
+        let mut open: Option<OpenSegment> = None;
+        let mut turn = Vec::with_capacity(REQUESTS_PER_TURN_MAX);
+        loop {
+            let decision = open.as_ref().map(|segment| self.decide(segment));
+            if let Some(Decision::Cut(reason)) = decision {
+                if let Some(segment) = open.take() {
+                    self.cut(segment, reason).await;
+                }
+                continue;
+            }
+            let wake_at = match decision {
+                Some(Decision::WaitUntil(at)) => Some(at),
+                _ => None,
+            };
+            tokio::select! {
+                biased;
+                taken = requests.recv_many(&mut turn, REQUESTS_PER_TURN_MAX) => {
+                    if taken == 0 {
+                        break;
+                    }
+                    let segment = open.get_or_insert_with(|| OpenSegment::new(self.env.monotonic()));
+                    turn.drain(..).for_each(|request| segment.push(request));
+                }
+                () = self.progress.changed() => {}
+                () = sleep_until(&self.env, wake_at) => {}
+                () = shutdown.wait() => break,
+            }
+        }
+        requests.close();
+        while requests.recv_many(&mut turn, REQUESTS_PER_TURN_MAX).await > 0 {
+            let segment = open.get_or_insert_with(|| OpenSegment::new(self.env.monotonic()));
+            turn.drain(..).for_each(|request| segment.push(request));
+        }
+        if let Some(segment) = open {
+            self.cut(segment, CutReason::Shutdown).await;
+        }
+    }
+
+    fn decide(&mut self, open: &OpenSegment) -> Decision {
+        let progress = self.progress.take();
+        if let Some(took) = progress.put_time {
+            self.policy.put_took(took);
+        }
+        let state = OpenState {
+            bytes: open.bytes,
+            first_batch: open.first_batch,
+            in_flight: progress.in_flight,
+        };
+        self.policy.decide(&state, self.env.monotonic())
+    }
+
+    /// Seals the segment and starts its upload; waits for a free upload slot, which slows the
+    /// producers down.
+    async fn cut(&mut self, segment: OpenSegment, reason: CutReason) {
+        let slots = self.upload_slots.clone();
+        let slot = slots.acquire_owned().await.expect("the upload slots are never closed");
+        let now = self.env.monotonic();
+        let (bytes, first_batch) = (segment.bytes, segment.first_batch);
+        let (sections, waiting) = segment.seal();
+        self.policy.cut(bytes, now);
+        self.observer.segment_cut(reason, bytes, sections.len());
+        self.observer.waited_for_cut(now - first_batch);
+
+        let id = SegmentId { broker: self.broker, epoch: self.epoch, counter: self.next_counter };
+        self.next_counter += 1;
+        let built = segment_object::build(self.cluster, id, &sections);
+        let object = match built {
+            Ok(object) => object,
+            Err(error) => {
+                // Its requests see their reply dropped: the outcome of each is "not written".
+                tracing::error!(segment = %id, %error, "segment dropped: it could not be built");
+                return;
+            }
+        };
+        let (uploader, parts) = (self.uploader.clone(), object.parts);
+        let key = format!("{}/{}", self.root, object.facts.key);
+        let upload = self.env.spawn("upload segment", Lane::Foreground, async move {
+            uploader.put(&key, parts).await
+        });
+        self.progress.change(|state| state.in_flight += 1);
+        let in_flight = InFlight { facts: object.facts, sections, waiting, upload, slot };
+        if self.commits.send(in_flight).await.is_err() {
+            tracing::error!(segment = %id, "segment dropped: the committer is gone");
+        }
+    }
+}
+
+async fn sleep_until(env: &Env, at: Option<Instant>) {
+    match at {
+        Some(at) => env.sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,265 @@
+//! The bridge: one worker a topic, a background round that commits when a file is worth writing,
+//! and looks.
+
+use crate::commit::LoadedTable;
+use crate::config::BridgeConfig;
+use crate::log_reader::LogReader;
+use crate::look::{LookAnswer, look};
+use crate::names;
+use crate::pointer::{FactPointers, TablePointer, TablePointers};
+use crate::status::TableStatus;
+use crate::worker::{Shared, Worker, ends};
+use bytes::Bytes;
+use floe_env::{Background, Env, Error, Result, Shutdown};
+use floe_metadata::MetadataStore;
+use floe_metadata::topics::Topic;
+use floe_store::ObjectStore;
+use kfs::TopicId;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Topic setting: whether the topic has a table.
+pub const ENABLE_CONFIG: &str = "iceberg.enable";
+
+/// From the log to tables. A cheap handle.
+#[derive(Clone)]
+pub struct Bridge {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    metadata: MetadataStore,
+    topics: Mutex<KnownTopics>,
+    workers: Mutex<BTreeMap<TopicId, Arc<Worker>>>,
+}
+
+/// The topics as last read.
+#[derive(Default)]
+struct KnownTopics {
+    revision: Option<u64>,
+    topics: Arc<Vec<Topic>>,
+}
+
+impl std::fmt::Debug for Bridge {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Bridge").field("config", self.config()).finish()
+    }
+}
+
+impl Bridge {
+    /// A bridge that does nothing until it is started or looked at.
+    pub fn new(
+        env: Env,
+        config: BridgeConfig,
+        store: Arc<dyn ObjectStore>,
+        metadata: MetadataStore,
+        log: Arc<dyn LogReader>,
+    ) -> Self {
+        let pointers = Arc::new(FactPointers::new(metadata.backend().clone()));
+        Self::with_pointers((env, config), store, pointers, metadata, log)
+    }
+
+    pub(crate) fn with_pointers(
+        (env, config): (Env, BridgeConfig),
+        store: Arc<dyn ObjectStore>,
+        pointers: Arc<dyn TablePointers>,
+        metadata: MetadataStore,
+        log: Arc<dyn LogReader>,
+    ) -> Self {
+        let shared = Arc::new(Shared::new(env, config, store, pointers, log));
+        let (topics, workers) = (Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { shared, metadata, topics, workers }) }
+    }
+
+    /// Starts the background job.
+    pub fn start(&self, shutdown: Shutdown) -> Background {
+        let shared = &self.inner.shared;
+        let bridge = self.clone();
+        Background::start(&shared.env, "tables", shared.config.round_pause, shutdown, move || {
+            let bridge = bridge.clone();
+            async move { bridge.round().await }
+        })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &BridgeConfig {
+        &self.inner.shared.config
+    }
+
+    /// What is known of every topic's table, by topic id.
+    pub fn statuses(&self) -> Vec<TableStatus> {
+        let workers: Vec<_> = self.inner.workers.lock().values().cloned().collect();
+        workers.iter().map(|worker| worker.status()).collect()
+    }
+
+    /// One round of the background job: asks for a commit wherever one is due, and waits for none.
+    ///
+    /// # Errors
+    /// The first that a topic had; the others have had their turn all the same.
+    pub async fn round(&self) -> Result<()> {
+        let mut first_error = None;
+        for topic in self.topics().await?.iter().filter(|topic| self.is_enabled(topic)) {
+            let worker = self.worker(topic.id, &topic.name);
+            let visited = self.visit(&worker).await;
+            if let Err(error) = visited.and(self.publish_progress(&worker).await) {
+                worker.note_error(&error);
+                first_error.get_or_insert(error);
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// Gives the metadata store its copy of a table's progress, for retention and metrics. It may
+    /// be older than the table, never newer.
+    async fn publish_progress(&self, worker: &Worker) -> Result<()> {
+        let Some(progress) = worker.unpublished_progress() else { return Ok(()) };
+        let copy = Bytes::from(progress.pack());
+        self.inner.metadata.set_table_progress(worker.topic, Some(copy)).await?;
+        worker.note_published(progress);
+        Ok(())
+    }
+
+    async fn visit(&self, worker: &Arc<Worker>) -> Result<()> {
+        let shared = &self.inner.shared;
+        let Some(cut) = shared.log.cut(worker.topic).await? else { return Ok(()) };
+        let ends = ends(&cut);
+        if worker.covers(&ends) {
+            return Ok(());
+        }
+        let table = worker.refresh().await?;
+        if worker.covers(&ends) || table.as_ref().is_some_and(|table| table.stopped.is_some()) {
+            return Ok(());
+        }
+        let (_, bytes) = worker.behind(&ends);
+        let is_due = table.is_none()
+            || bytes.unsigned_abs() >= shared.config.file_bytes_min
+            || worker.lag() >= shared.config.lag_max;
+        if is_due {
+            worker.request(cut, false);
+        }
+        Ok(())
+    }
+
+    /// Looks at a table: all that was committed to its topic when the call began is in the answer,
+    /// or the answer says how far it is behind. `None` if there is no such table.
+    ///
+    /// # Errors Whatever the stores answer while there is no version to show.
+    pub async fn look(&self, name: &str) -> Result<Option<LookAnswer>> {
+        let namespace = &self.config().namespace;
+        if let Some(pointer) = self.inner.shared.pointers.by_name(namespace, name).await? {
+            let worker = self.worker_of(&pointer).await?;
+            return look(&self.inner.shared, &worker).await;
+        }
+        // The topic may have its first records, and no table yet.
+        for topic in self.topics().await?.iter().filter(|topic| self.is_enabled(topic)) {
+            if names::candidates(&topic.name, topic.id).iter().any(|candidate| candidate == name) {
+                let worker = self.worker(topic.id, &topic.name);
+                let answer = look(&self.inner.shared, &worker).await?;
+                let is_it = |answer: &LookAnswer| answer.table.pointer.name == name;
+                if answer.as_ref().is_some_and(is_it) {
+                    return Ok(answer);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// A table's newest snapshot, without a commit. `None` if there is no such table.
+    ///
+    /// # Errors
+    /// Whatever the stores answer.
+    pub async fn newest(&self, name: &str) -> Result<Option<Arc<LoadedTable>>> {
+        let namespace = &self.config().namespace;
+        let Some(pointer) = self.inner.shared.pointers.by_name(namespace, name).await? else {
+            return Ok(None);
+        };
+        self.worker_of(&pointer).await?.refresh().await
+    }
+
+    /// True if there is such a table.
+    ///
+    /// # Errors
+    /// Whatever the metadata store answers.
+    pub async fn exists(&self, name: &str) -> Result<bool> {
+        let namespace = &self.config().namespace;
+        Ok(self.inner.shared.pointers.by_name(namespace, name).await?.is_some())
+    }
+
+    /// Names of tables behind `after`, `limit` at most. A topic whose first record was acknowledged
+    /// before the call has its table in the list.
+    ///
+    /// # Errors
+    /// Whatever the stores answer.
+    pub async fn table_names(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>> {
+        self.make_missing().await?;
+        let namespace = &self.config().namespace;
+        let pointers = self.inner.shared.pointers.list(namespace, after, limit).await?;
+        Ok(pointers.into_iter().map(|pointer| pointer.name).collect())
+    }
+
+    /// Makes the tables of topics that have records and no table yet, as the next round would.
+    async fn make_missing(&self) -> Result<()> {
+        for topic in self.topics().await?.iter().filter(|topic| self.is_enabled(topic)) {
+            let worker = self.worker(topic.id, &topic.name);
+            if worker.status().table.is_none() && worker.refresh().await?.is_none() {
+                look(&self.inner.shared, &worker).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_enabled(&self, topic: &Topic) -> bool {
+        match topic.configs.get(ENABLE_CONFIG).map(String::as_str) {
+            None => self.config().enabled_by_default,
+            Some(value) => value.eq_ignore_ascii_case("true"),
+        }
+    }
+
+    /// All topics; read again only where one has changed.
+    async fn topics(&self) -> Result<Arc<Vec<Topic>>> {
+        let metadata = &self.inner.metadata;
+        let revision = metadata.topics_revision().await?;
+        {
+            let known = self.inner.topics.lock();
+            if known.revision == Some(revision) {
+                return Ok(known.topics.clone());
+            }
+        }
+        let topics = Arc::new(metadata.topics().await?);
+        let known = KnownTopics { revision: Some(revision), topics: topics.clone() };
+        *self.inner.topics.lock() = known;
+        self.forget_workers(&topics);
+        Ok(topics)
+    }
+
+    /// A worker whose topic is gone stays only for its table.
+    fn forget_workers(&self, topics: &[Topic]) {
+        let exists = |id: &TopicId| topics.iter().any(|topic| topic.id == *id);
+        let mut workers = self.inner.workers.lock();
+        workers.retain(|id, worker| exists(id) || worker.newest().is_some());
+    }
+
+    fn worker(&self, topic: TopicId, name: &str) -> Arc<Worker> {
+        let mut workers = self.inner.workers.lock();
+        let make = || Worker::new(self.inner.shared.clone(), topic, name.to_owned());
+        workers.entry(topic).or_insert_with(make).clone()
+    }
+
+    async fn worker_of(&self, pointer: &TablePointer) -> Result<Arc<Worker>> {
+        let topic = pointer.topic();
+        if let Some(worker) = self.inner.workers.lock().get(&topic) {
+            return Ok(worker.clone());
+        }
+        let named = self.inner.metadata.topic_by_id(topic).await?;
+        // The name of a topic that is gone is not needed any more.
+        let name = named.map_or_else(|| pointer.name.clone(), |topic| topic.name);
+        Ok(self.worker(topic, &name))
+    }
+
+    /// What went wrong while there was nothing to show.
+    pub(crate) fn no_version(error: Error) -> Error {
+        error.context("the table's first commit")
+    }
+}

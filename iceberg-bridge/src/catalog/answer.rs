@@ -1,0 +1,96 @@
+//! Answers that are no success: the specification's JSON error bodies. Status codes follow what
+//! engines tell apart: 403 for a write, 404 with the exact type for what is missing, 503 for what
+//! may work later.
+
+use axum::Json;
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use floe_env::{Error, ErrorKind};
+use serde_json::json;
+
+/// Seconds after which a client may try again.
+const RETRY_AFTER_S: &str = "1";
+
+/// A request that is not served.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    kind: &'static str,
+    message: String,
+}
+
+impl Refusal {
+    pub(super) fn not_found(kind: &'static str, message: String) -> Self {
+        Self { status: StatusCode::NOT_FOUND, kind, message }
+    }
+
+    pub(super) fn no_such_namespace(namespace: &str) -> Self {
+        let shown = namespace.replace('\u{1f}', ".");
+        Self::not_found("NoSuchNamespaceException", format!("no namespace `{shown}`"))
+    }
+
+    pub(super) fn no_such_table(namespace: &str, table: &str) -> Self {
+        Self::not_found("NoSuchTableException", format!("no table `{namespace}.{table}`"))
+    }
+
+    pub(super) fn no_such_view(namespace: &str, view: &str) -> Self {
+        Self::not_found("NoSuchViewException", format!("no view `{namespace}.{view}`"))
+    }
+
+    pub(super) fn no_such_endpoint() -> Self {
+        let message = "this catalog has no such endpoint: see GET /iceberg/v1/config".to_owned();
+        Self::not_found("NotFoundException", message)
+    }
+
+    pub(super) fn bad_request(message: String) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, kind: "BadRequestException", message }
+    }
+
+    pub(super) fn read_only() -> Self {
+        let message = "tables are written by their topics only: produce records instead".to_owned();
+        Self { status: StatusCode::FORBIDDEN, kind: "ForbiddenException", message }
+    }
+
+    pub(super) fn unsupported() -> Self {
+        let message = "this catalog does not support the method here".to_owned();
+        let (status, kind) = (StatusCode::NOT_ACCEPTABLE, "UnsupportedOperationException");
+        Self { status, kind, message }
+    }
+
+    pub(super) fn unavailable(message: String) -> Self {
+        let (status, kind) = (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailableException");
+        Self { status, kind, message }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error.kind() {
+            ErrorKind::Retry
+            | ErrorKind::UnknownOutcome
+            | ErrorKind::Unavailable
+            | ErrorKind::Limit => Self::unavailable(message),
+            ErrorKind::Fenced | ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Bug => {
+                tracing::error!(%error, "catalog request failed");
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                Self { status, kind: "InternalServerError", message }
+            }
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let code = self.status.as_u16();
+        let error = json!({ "message": self.message, "type": self.kind, "code": code });
+        let body = Json(json!({ "error": error }));
+        let retry: Option<[(HeaderName, &str); 1]> = (self.status
+            == StatusCode::SERVICE_UNAVAILABLE)
+            .then_some([(header::RETRY_AFTER, RETRY_AFTER_S)]);
+        match retry {
+            Some(headers) => (self.status, headers, body).into_response(),
+            None => (self.status, body).into_response(),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Merging manifests: every commit adds one or two, and a reader fetches them all, so many small
+//! ones become one a spec. A manifest that is full is left alone; so each entry is rewritten a few
+//! times at most.
+
+use super::Prepared;
+use super::manifest::{Entries, ExistingFile, SnapshotPlace, encode_manifest, parse_manifest};
+use super::table::get;
+use crate::error::iceberg_error;
+use crate::place::TablePlace;
+use floe_env::{Env, Result};
+use floe_store::ObjectStore;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use iceberg::spec::{ManifestFile, PartitionSpec, SchemaRef, TableMetadata};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Small manifests that a table may have.
+pub(super) const SMALL_MANIFESTS_MAX: usize = 100;
+/// A manifest with this many files is full.
+const FULL_MANIFEST_FILES: u32 = 1000;
+/// Manifests that are read at the same time.
+const READS_MAX: usize = 16;
+
+fn is_small(manifest: &ManifestFile) -> bool {
+    let counts = [manifest.added_files_count, manifest.existing_files_count];
+    counts.into_iter().map(|count| count.unwrap_or(0)).sum::<u32>() < FULL_MANIFEST_FILES
+}
+
+/// The manifests of the next snapshot that list the files of earlier ones; new files go into
+/// `prepared`.
+pub(super) async fn carried_manifests(
+    env: &Env,
+    store: &Arc<dyn ObjectStore>,
+    place: &TablePlace,
+    metadata: &TableMetadata,
+    snapshot: SnapshotPlace,
+    manifests: &[ManifestFile],
+    prepared: &mut Prepared,
+) -> Result<Vec<ManifestFile>> {
+    let (small, mut carried): (Vec<_>, Vec<_>) = manifests.iter().cloned().partition(is_small);
+    if small.len() <= SMALL_MANIFESTS_MAX {
+        return Ok(manifests.to_vec());
+    }
+    let mut reads = Vec::with_capacity(small.len());
+    for manifest in small {
+        let key = place.key_of(&manifest.manifest_path)?;
+        reads.push(read_manifest(store.clone(), key, manifest));
+    }
+    let read: Vec<(i32, Vec<ExistingFile>)> =
+        stream::iter(reads).buffered(READS_MAX).try_collect().await?;
+    let mut by_spec: BTreeMap<i32, Vec<ExistingFile>> = BTreeMap::new();
+    for (spec_id, files) in read {
+        by_spec.entry(spec_id).or_default().extend(files);
+    }
+    for (spec_id, files) in by_spec {
+        let key = place.manifest_key(env);
+        let shape = manifest_shape(metadata, spec_id)?;
+        let entries = Entries::Existing(files);
+        let url = place.url_of(&key)?;
+        let (manifest, bytes) = encode_manifest(&url, snapshot, shape, entries).await?;
+        prepared.puts.push((key, bytes));
+        carried.push(manifest);
+    }
+    Ok(carried)
+}
+
+async fn read_manifest(
+    store: Arc<dyn ObjectStore>,
+    key: String,
+    manifest: ManifestFile,
+) -> Result<(i32, Vec<ExistingFile>)> {
+    let bytes = get(store.as_ref(), &key).await?;
+    Ok((manifest.partition_spec_id, parse_manifest(&manifest, &bytes)?))
+}
+
+/// Schema and spec that a manifest is written with.
+pub(super) fn manifest_shape(
+    metadata: &TableMetadata,
+    spec_id: i32,
+) -> Result<(SchemaRef, PartitionSpec)> {
+    let spec = metadata.partition_spec_by_id(spec_id).ok_or_else(|| {
+        let message = format!("partition spec {spec_id}");
+        let unknown = iceberg::Error::new(iceberg::ErrorKind::DataInvalid, message);
+        iceberg_error("table metadata lacks a spec", unknown)
+    })?;
+    Ok((metadata.current_schema().clone(), spec.as_ref().clone()))
+}

@@ -1,0 +1,47 @@
+//! The bridge's settings.
+
+use kfs::ClusterId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Settings of the bridge.
+#[derive(Clone, Debug)]
+pub struct BridgeConfig {
+    /// The cluster, which begins every key and stands in every table.
+    pub cluster: ClusterId,
+    /// Namespace of all tables.
+    pub namespace: String,
+    /// Topics without a setting of their own have a table.
+    pub enabled_by_default: bool,
+    /// How long a look waits for its commit (`iceberg.look.timeout`).
+    pub look_timeout: Duration,
+    /// A look that was not reached in time is refused with 503 rather than answered with the newest
+    /// snapshot.
+    pub refuse_late_looks: bool,
+    /// Bytes of log that are worth a file, by estimate.
+    pub file_bytes_min: u64,
+    /// The longest time for which a table nobody looks at lacks a record, about.
+    pub lag_max: Duration,
+    /// Pause between two rounds of the background job.
+    pub round_pause: Duration,
+    /// What every table's answer tells the engine, such as `s3.endpoint` and `s3.region`. Never the
+    /// broker's own keys.
+    pub client_config: BTreeMap<String, String>,
+}
+
+impl BridgeConfig {
+    /// The defaults.
+    pub fn new(cluster: ClusterId) -> Self {
+        Self {
+            cluster,
+            namespace: "kafka".to_owned(),
+            enabled_by_default: true,
+            look_timeout: Duration::from_secs(5),
+            refuse_late_looks: false,
+            file_bytes_min: 64 << 20,
+            lag_max: Duration::from_secs(60),
+            round_pause: Duration::from_secs(1),
+            client_config: BTreeMap::new(),
+        }
+    }
+}

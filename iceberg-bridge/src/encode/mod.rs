@@ -1,0 +1,176 @@
+//! From record batches to Parquet files in memory. Pure: bytes in, files out; whoever calls decides
+//! when a file is full, stores it and commits it.
+//!
+//! Rows must come in (partition, offset) order; each file keeps it. One encoder serves one commit:
+//! it opens a file per day for the first [`DAYS_MAX`] days that it meets, and one file under the
+//! spec without partitions for all other days.
+
+mod parquet_file;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub use parquet_file::{Bounds, EncodedFile};
+
+use crate::schema::arrow_schema;
+use arrow_schema::SchemaRef;
+use bytes::Bytes;
+use floe_env::{Error, Result};
+use kfs::{BatchView, Record, TimestampType};
+use parquet_file::ParquetFile;
+use std::collections::BTreeMap;
+
+/// Day files that one commit opens at most.
+pub const DAYS_MAX: usize = 8;
+/// The most that one batch's records may decompress to: beyond it the batch cannot have passed a
+/// broker.
+const BATCH_BYTES_MAX: usize = 256 << 20;
+
+/// The first and last millisecond of the years 0001 to 9999, which every engine can show.
+const TIMESTAMP_MS_MIN: i64 = -62_135_596_800_000;
+const TIMESTAMP_MS_MAX: i64 = 253_402_300_799_999;
+const DAY_MS: i64 = 86_400_000;
+
+/// Which file a row goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileSlot {
+    /// Rows of one day, counted from 1970-01-01, or of no day at all.
+    Day(Option<i32>),
+    /// Rows of all further days.
+    Mixed,
+}
+
+/// One record with its place in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+    pub(crate) timestamp_ms: i64,
+    pub(crate) timestamp_type: TimestampType,
+    pub(crate) record: Record<'a>,
+}
+
+impl Row<'_> {
+    /// Microseconds since the epoch; `None` for "no timestamp" and outside the years 0001 to 9999.
+    pub(crate) fn timestamp_us(&self) -> Option<i64> {
+        let shown = self.timestamp_ms != kfs::NO_TIMESTAMP_MS
+            && (TIMESTAMP_MS_MIN..=TIMESTAMP_MS_MAX).contains(&self.timestamp_ms);
+        shown.then(|| self.timestamp_ms * 1000)
+    }
+
+    fn day(&self) -> Option<i32> {
+        let day = self.timestamp_us().map(|_| self.timestamp_ms.div_euclid(DAY_MS))?;
+        Some(i32::try_from(day).expect("a day of the years 0001 to 9999"))
+    }
+}
+
+/// Encodes the rows of one commit.
+pub struct Encoder {
+    schema: SchemaRef,
+    slots: Vec<FileSlot>,
+    open: BTreeMap<FileSlot, ParquetFile>,
+    buffered_bytes: usize,
+}
+
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Encoder").field("buffered_bytes", &self.buffered_bytes).finish()
+    }
+}
+
+impl Encoder {
+    /// An encoder without rows.
+    ///
+    /// # Errors
+    /// None in practice; `Bug` if the library refuses the fixed schema.
+    pub fn new() -> Result<Self> {
+        let (slots, open) = (Vec::new(), BTreeMap::new());
+        Ok(Self { schema: arrow_schema()?, slots, open, buffered_bytes: 0 })
+    }
+
+    /// Bytes of keys, values and headers that are in open files.
+    pub fn buffered_bytes(&self) -> usize {
+        self.buffered_bytes
+    }
+
+    /// Adds the records of `batches` whose offsets are in `from..until`.
+    ///
+    /// # Errors
+    /// `Corrupt` where a batch makes no sense.
+    pub fn append(
+        &mut self,
+        partition: i32,
+        batches: &[Bytes],
+        from: i64,
+        until: i64,
+    ) -> Result<()> {
+        for bytes in batches {
+            for batch in kfs::batches(bytes) {
+                let batch = batch.map_err(|error| corrupt(partition, from, error))?;
+                self.append_batch(partition, &batch, from, until)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn append_batch(
+        &mut self,
+        partition: i32,
+        batch: &BatchView<'_>,
+        from: i64,
+        until: i64,
+    ) -> Result<()> {
+        let header = batch.header;
+        if header.is_control() {
+            return Ok(());
+        }
+        let records = batch
+            .records(BATCH_BYTES_MAX)
+            .map_err(|error| corrupt(partition, header.base_offset, error))?;
+        for record in records.iter() {
+            let record = record.map_err(|error| corrupt(partition, header.base_offset, error))?;
+            let offset = header.base_offset.wrapping_add(i64::from(record.offset_delta));
+            if (from..until).contains(&offset) {
+                let timestamp_ms = header.record_timestamp_ms(record.timestamp_delta);
+                let timestamp_type = header.timestamp_type();
+                self.push(&Row { partition, offset, timestamp_ms, timestamp_type, record })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, row: &Row<'_>) -> Result<()> {
+        let slot = self.slot(row.day());
+        if !self.open.contains_key(&slot) {
+            self.open.insert(slot, ParquetFile::new(self.schema.clone(), slot)?);
+        }
+        let file = self.open.get_mut(&slot).expect("opened just now");
+        self.buffered_bytes += file.push(row)?;
+        Ok(())
+    }
+
+    fn slot(&mut self, day: Option<i32>) -> FileSlot {
+        let slot = FileSlot::Day(day);
+        if self.slots.contains(&slot) {
+            return slot;
+        }
+        if self.slots.len() < DAYS_MAX {
+            self.slots.push(slot);
+            return slot;
+        }
+        FileSlot::Mixed
+    }
+
+    /// Ends all open files. The encoder goes on with new files for the same days.
+    ///
+    /// # Errors
+    /// None in practice; `Bug` if the Parquet writer fails in memory.
+    pub fn finish_files(&mut self) -> Result<Vec<EncodedFile>> {
+        self.buffered_bytes = 0;
+        std::mem::take(&mut self.open).into_values().map(ParquetFile::finish).collect()
+    }
+}
+
+fn corrupt(partition: i32, offset: i64, error: kfs::BatchError) -> Error {
+    Error::corrupt(format!("batch at partition {partition} offset {offset}")).with_source(error)
+}

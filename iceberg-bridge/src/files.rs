@@ -1,0 +1,50 @@
+//! Data files as manifest entries: what an encoded file is once it has a place.
+
+use crate::encode::{Bounds, EncodedFile, FileSlot};
+use crate::schema::{SPEC_DAY, SPEC_UNPARTITIONED, field};
+use floe_env::{Error, Result};
+use iceberg::spec::{
+    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Literal, Struct,
+};
+
+/// The manifest entry of a file that stands, or will stand, at `url`.
+///
+/// # Errors
+/// `Bug` where the library refuses an entry with all fields set.
+pub fn data_file(file: &EncodedFile, url: String) -> Result<DataFile> {
+    let (spec_id, partition) = match file.slot {
+        FileSlot::Mixed => (SPEC_UNPARTITIONED, Struct::empty()),
+        FileSlot::Day(day) => (SPEC_DAY, Struct::from_iter([day.map(Literal::date)])),
+    };
+    let counted = file.nulls.iter();
+    let bound = |pick: fn(&Bounds) -> i64| {
+        let bounds = file.bounds.iter();
+        bounds.map(move |(id, bounds)| (*id, datum(*id, pick(bounds)))).collect()
+    };
+    DataFileBuilder::default()
+        .content(DataContentType::Data)
+        .file_path(url)
+        .file_format(DataFileFormat::Parquet)
+        .partition_spec_id(spec_id)
+        .partition(partition)
+        .record_count(file.rows)
+        .file_size_in_bytes(file.bytes.len() as u64)
+        .column_sizes(file.column_bytes.iter().map(|(id, bytes)| (*id, *bytes)).collect())
+        .value_counts(counted.clone().map(|(id, _)| (*id, file.rows)).collect())
+        .null_value_counts(counted.map(|(id, nulls)| (*id, *nulls)).collect())
+        .lower_bounds(bound(|bounds| bounds.min))
+        .upper_bounds(bound(|bounds| bounds.max))
+        .split_offsets(Some(file.split_offsets.clone()))
+        .build()
+        .map_err(|error| Error::bug(format!("manifest entry of a data file: {error}")))
+}
+
+fn datum(field_id: i32, value: i64) -> Datum {
+    match field_id {
+        field::TIMESTAMP => Datum::timestamptz_micros(value),
+        field::PARTITION | field::TIMESTAMP_TYPE => {
+            Datum::int(i32::try_from(value).expect("the column holds 32-bit integers"))
+        }
+        _ => Datum::long(value),
+    }
+}

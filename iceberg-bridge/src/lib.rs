@@ -1,0 +1,36 @@
+//! From the log to Iceberg tables: every topic's history as a table that Spark, Trino, DuckDB,
+//! PyIceberg and Flink query through the embedded REST catalog.
+//!
+//! [`Bridge`] has one worker a topic. A worker's turn reads the log through [`LogReader`] from the
+//! table's progress to a cut, encodes rows to Parquet in memory ([`encode`]), and commits them
+//! ([`commit`]). A turn runs when a file is worth writing, or when somebody looks ([`look`]).
+//! [`catalog`] serves the tables.
+#![forbid(unsafe_code)]
+
+pub mod bridge;
+pub mod catalog;
+pub mod commit;
+pub mod config;
+pub mod encode;
+mod error;
+pub mod files;
+pub mod log_reader;
+pub mod look;
+pub mod memory_log;
+pub mod names;
+pub mod place;
+pub mod pointer;
+pub mod progress;
+pub mod schema;
+mod staging;
+pub mod status;
+#[cfg(test)]
+mod tests;
+mod turns;
+mod worker;
+
+pub use bridge::{Bridge, ENABLE_CONFIG};
+pub use config::BridgeConfig;
+pub use log_reader::{LogRead, LogReader, PartitionCut};
+pub use look::{Behind, LookAnswer};
+pub use status::{TableState, TableStatus};

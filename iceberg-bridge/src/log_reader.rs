@@ -1,0 +1,46 @@
+//! How the bridge reads the log: a trait of its own, which the broker hands in.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use floe_env::Result;
+use kfs::{TopicId, TopicPartition};
+
+/// The ends of one partition at a cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionCut {
+    /// The first offset that still can be read.
+    pub log_start_offset: i64,
+    /// Everything below is decided: no open transaction reaches below it.
+    pub last_stable_offset: i64,
+}
+
+/// A piece of one partition as a read_committed consumer sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRead {
+    /// Whole record batches by offset, with absolute base offsets, without aborted records and
+    /// control batches. The first may begin before the asked offset and the last may reach past the
+    /// end: the reader leaves such records out.
+    pub batches: Vec<Bytes>,
+    /// Where the next read begins. Everything between the asked offset and this one has been given,
+    /// or is no data.
+    pub next_offset: i64,
+}
+
+/// The log as the bridge sees it.
+#[async_trait]
+pub trait LogReader: Send + Sync + 'static {
+    /// The ends of all partitions of a topic, by partition index, in one read of the metadata
+    /// store. `None` once the topic is gone.
+    async fn cut(&self, topic: TopicId) -> Result<Option<Vec<PartitionCut>>>;
+
+    /// Reads from `from`, which is at or above the log start, up to `until` at most, about
+    /// `bytes_max` bytes at most but at least one batch. Answers `next_offset > from` whenever
+    /// `from < until`.
+    async fn read(
+        &self,
+        partition: TopicPartition,
+        from: i64,
+        until: i64,
+        bytes_max: usize,
+    ) -> Result<LogRead>;
+}

@@ -1,0 +1,70 @@
+//! Where a table's files are. All of a table lies in one folder of the third root,
+//! `{cluster}/tables/{topic id}-{table uuid}`: `data/` holds rows, `metadata/` everything else.
+//! Object keys and the addresses that engines see differ only in what stands before the folder.
+
+use floe_env::{Env, Error, Result};
+use floe_store::ObjectStore;
+use kfs::{ClusterId, TopicId};
+use uuid::Uuid;
+
+/// The folder of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TablePlace {
+    key: String,
+    url: String,
+}
+
+impl TablePlace {
+    /// The folder of a table, which need not exist yet.
+    pub fn new(store: &dyn ObjectStore, cluster: ClusterId, topic: TopicId, table: Uuid) -> Self {
+        let key = format!("{cluster}/tables/{topic}-{table}");
+        let url = store.url(&key);
+        Self { key, url }
+    }
+
+    /// The folder's address, which is the table's location.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The address of a key in the folder.
+    ///
+    /// # Errors
+    /// `Bug` for a key outside.
+    pub fn url_of(&self, key: &str) -> Result<String> {
+        let inside = key.strip_prefix(&self.key).filter(|inside| inside.starts_with('/'));
+        let inside = inside.ok_or_else(|| Error::bug(format!("key `{key}` is not the table's")))?;
+        Ok(format!("{}{inside}", self.url))
+    }
+
+    /// The key of an address in the folder.
+    ///
+    /// # Errors
+    /// `Corrupt` for an address outside.
+    pub fn key_of(&self, url: &str) -> Result<String> {
+        let inside = url.strip_prefix(&self.url).filter(|inside| inside.starts_with('/'));
+        let inside =
+            inside.ok_or_else(|| Error::corrupt(format!("`{url}` is not in {}", self.url)))?;
+        Ok(format!("{}{inside}", self.key))
+    }
+
+    /// A key for a new data file.
+    pub fn data_key(&self, env: &Env) -> String {
+        format!("{}/data/{}.parquet", self.key, env.uuid())
+    }
+
+    /// A key for a new manifest.
+    pub fn manifest_key(&self, env: &Env) -> String {
+        format!("{}/metadata/{}-m0.avro", self.key, env.uuid())
+    }
+
+    /// A key for the manifest list of a new snapshot.
+    pub fn manifest_list_key(&self, env: &Env, snapshot_id: i64) -> String {
+        format!("{}/metadata/snap-{snapshot_id}-{}.avro", self.key, env.uuid())
+    }
+
+    /// A key for a new version of the table's metadata.
+    pub fn metadata_key(&self, env: &Env, version: u64) -> String {
+        format!("{}/metadata/{version:05}-{}.metadata.json", self.key, env.uuid())
+    }
+}

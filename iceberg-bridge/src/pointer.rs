@@ -1,0 +1,206 @@
+//! Which metadata file is a table's newest: one fact a table, moved by compare-and-set. It is the
+//! only thing that makes a commit visible.
+//!
+//! Facts: `tables/{namespace}/{name}` is the pointer, readable as
+//! [`floe_metadata::tables::TablePointer`] too; `table-of-topic/{topic id}` says which table a
+//! topic has, so that a name is chosen once. Both are made in one change.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use floe_env::{Error, Result};
+use floe_metadata::Backend;
+use floe_metadata::facts::{Change, ChangeOutcome, Check, Expect, FactKey, FactRange, Write};
+use kfs::TopicId;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use uuid::Uuid;
+
+const FORMAT_VERSION: u32 = 1;
+const TABLES: &str = "tables";
+const TABLE_OF_TOPIC: &str = "table-of-topic";
+
+/// A table of the embedded catalog and its newest metadata.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TablePointer {
+    version: u32,
+    /// The namespace.
+    pub namespace: String,
+    /// The name in it.
+    pub name: String,
+    /// The topic whose history the table is.
+    pub topic_id: Uuid,
+    /// The table's uuid, as in its metadata.
+    pub table_id: Uuid,
+    /// Address of the newest metadata file.
+    pub metadata_location: String,
+    /// Counts the metadata files, from 0.
+    pub metadata_version: u64,
+}
+
+impl TablePointer {
+    /// A pointer in this version's format.
+    pub fn new(
+        (namespace, name): (&str, &str),
+        topic: TopicId,
+        table: Uuid,
+        metadata_location: String,
+    ) -> Self {
+        Self {
+            version: FORMAT_VERSION,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            topic_id: topic.0,
+            table_id: table,
+            metadata_location,
+            metadata_version: 0,
+        }
+    }
+
+    /// The pointer after a commit.
+    #[must_use]
+    pub fn moved(&self, metadata_location: String) -> Self {
+        let metadata_version = self.metadata_version + 1;
+        Self { metadata_location, metadata_version, ..self.clone() }
+    }
+
+    /// The topic.
+    pub fn topic(&self) -> TopicId {
+        TopicId(self.topic_id)
+    }
+
+    fn encode(&self) -> Bytes {
+        Bytes::from(serde_json::to_vec(self).expect("a struct of text and numbers is JSON"))
+    }
+
+    fn decode(key: &FactKey, bytes: &Bytes) -> Result<Self> {
+        let pointer: Self = serde_json::from_slice(bytes)
+            .map_err(|error| Error::corrupt(format!("fact {}", key.as_str())).with_source(error))?;
+        if pointer.version != FORMAT_VERSION {
+            let (key, version) = (key.as_str(), pointer.version);
+            return Err(Error::invalid(format!("fact {key} has unknown version {version}")));
+        }
+        Ok(pointer)
+    }
+}
+
+/// All pointers. `Rejected` means that nothing changed; `UnknownOutcome` that the same call may be
+/// made again.
+#[async_trait]
+pub trait TablePointers: Send + Sync + 'static {
+    /// The table of a topic.
+    async fn by_topic(&self, topic: TopicId) -> Result<Option<TablePointer>>;
+
+    /// The table of a name.
+    async fn by_name(&self, namespace: &str, name: &str) -> Result<Option<TablePointer>>;
+
+    /// Tables of a namespace by name, behind `after`, `limit` at most.
+    async fn list(
+        &self,
+        namespace: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<TablePointer>>;
+
+    /// Makes a table, if neither its name nor its topic has one.
+    async fn create(&self, pointer: &TablePointer) -> Result<ChangeOutcome>;
+
+    /// Moves a pointer, if it still is `old`.
+    async fn swap(&self, old: &TablePointer, new: &TablePointer) -> Result<ChangeOutcome>;
+}
+
+/// Pointers as facts of the metadata store.
+pub struct FactPointers(Arc<dyn Backend>);
+
+impl FactPointers {
+    /// Over a metadata store.
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
+        Self(backend)
+    }
+
+    async fn get(&self, key: FactKey) -> Result<Option<Bytes>> {
+        Ok(self.0.get(&[key]).await?.pop().flatten())
+    }
+}
+
+impl std::fmt::Debug for FactPointers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("FactPointers").finish_non_exhaustive()
+    }
+}
+
+/// What `table-of-topic` holds.
+#[derive(Serialize, Deserialize)]
+struct TableName {
+    namespace: String,
+    name: String,
+}
+
+fn table_key(namespace: &str, name: &str) -> FactKey {
+    FactKey::new(&[TABLES, namespace, name])
+}
+
+fn topic_key(topic: TopicId) -> FactKey {
+    FactKey::new(&[TABLE_OF_TOPIC, &topic.to_string()])
+}
+
+#[async_trait]
+impl TablePointers for FactPointers {
+    async fn by_topic(&self, topic: TopicId) -> Result<Option<TablePointer>> {
+        let key = topic_key(topic);
+        let Some(bytes) = self.get(key.clone()).await? else { return Ok(None) };
+        let table: TableName = serde_json::from_slice(&bytes)
+            .map_err(|error| Error::corrupt(format!("fact {}", key.as_str())).with_source(error))?;
+        self.by_name(&table.namespace, &table.name).await
+    }
+
+    async fn by_name(&self, namespace: &str, name: &str) -> Result<Option<TablePointer>> {
+        let key = table_key(namespace, name);
+        let bytes = self.get(key.clone()).await?;
+        bytes.map(|bytes| TablePointer::decode(&key, &bytes)).transpose()
+    }
+
+    async fn list(
+        &self,
+        namespace: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<TablePointer>> {
+        let folder = FactKey::new(&[TABLES, namespace]).folder();
+        // The first key behind `after`: a NUL never occurs in a key.
+        let behind = |name| format!("{}\0", table_key(namespace, name).as_str());
+        let from = after.map_or(folder.from, behind);
+        if from >= folder.until {
+            return Ok(Vec::new());
+        }
+        let facts = self.0.scan(&FactRange { from, until: folder.until }, limit).await?;
+        facts.iter().map(|(key, bytes)| TablePointer::decode(key, bytes)).collect()
+    }
+
+    async fn create(&self, pointer: &TablePointer) -> Result<ChangeOutcome> {
+        let by_name = table_key(&pointer.namespace, &pointer.name);
+        let by_topic = topic_key(pointer.topic());
+        let name = TableName { namespace: pointer.namespace.clone(), name: pointer.name.clone() };
+        let name = serde_json::to_vec(&name).expect("a struct of text is JSON");
+        let absent = |key: &FactKey| Check { key: key.clone(), expect: Expect::Absent };
+        let change = Change {
+            checks: vec![absent(&by_topic), absent(&by_name)],
+            writes: vec![
+                Write::Put(by_topic, Bytes::from(name)),
+                Write::Put(by_name, pointer.encode()),
+            ],
+            ..Change::default()
+        };
+        self.0.change(&change).await
+    }
+
+    async fn swap(&self, old: &TablePointer, new: &TablePointer) -> Result<ChangeOutcome> {
+        let key = table_key(&old.namespace, &old.name);
+        let change = Change {
+            checks: vec![Check { key: key.clone(), expect: Expect::Value(old.encode()) }],
+            writes: vec![Write::Put(key, new.encode())],
+            ..Change::default()
+        };
+        self.0.change(&change).await
+    }
+}

@@ -1,0 +1,154 @@
+//! The ten flat columns that every table begins with, and its two partition specs.
+//!
+//! Field ids are fixed: 1 to 10 at the top, 11 to 16 below, in the order in which a catalog that
+//! assigns fresh ids gives them. All columns but partition and offset are optional, at every level.
+
+use crate::error::iceberg_error;
+use arrow_schema::{Schema as ArrowSchema, SchemaRef as ArrowSchemaRef};
+use floe_env::Result;
+use iceberg::spec::{
+    ListType, NestedField, NestedFieldRef, PrimitiveType, Schema, StructType, Transform, Type,
+    UnboundPartitionSpec,
+};
+use std::sync::Arc;
+
+/// Version of the mapping from records to columns; kept in the table's properties.
+pub const MAPPING_VERSION: u32 = 1;
+
+/// The spec without partitions: takes the rows of days beyond those that a commit may open.
+pub const SPEC_UNPARTITIONED: i32 = 0;
+/// The default spec: one partition a day of `_kafka_timestamp`, in UTC.
+pub const SPEC_DAY: i32 = 1;
+/// Name of the day spec's only field.
+pub const DAY_FIELD_NAME: &str = "_kafka_timestamp_day";
+
+/// Field ids of the ten columns.
+pub mod field {
+    /// `_kafka_partition`.
+    pub const PARTITION: i32 = 1;
+    /// `_kafka_offset`.
+    pub const OFFSET: i32 = 2;
+    /// `_kafka_timestamp`.
+    pub const TIMESTAMP: i32 = 3;
+    /// `_kafka_timestamp_ms`.
+    pub const TIMESTAMP_MS: i32 = 4;
+    /// `_kafka_timestamp_type`.
+    pub const TIMESTAMP_TYPE: i32 = 5;
+    /// `_kafka_key`.
+    pub const KEY: i32 = 6;
+    /// `_kafka_value`.
+    pub const VALUE: i32 = 7;
+    /// `_kafka_headers`.
+    pub const HEADERS: i32 = 8;
+    /// `_kafka_rescued`.
+    pub const RESCUED: i32 = 9;
+    /// `_kafka_error`.
+    pub const ERROR: i32 = 10;
+    /// The element of `_kafka_headers`.
+    pub const HEADER: i32 = 11;
+    /// `key` of a header.
+    pub const HEADER_KEY: i32 = 12;
+    /// `value` of a header.
+    pub const HEADER_VALUE: i32 = 13;
+    /// `class` of `_kafka_error`.
+    pub const ERROR_CLASS: i32 = 14;
+    /// `message` of `_kafka_error`.
+    pub const ERROR_MESSAGE: i32 = 15;
+    /// `schema_id` of `_kafka_error`.
+    pub const ERROR_SCHEMA_ID: i32 = 16;
+}
+
+/// Names of the ten columns; the one at index `i` has field id `i + 1`.
+pub const COLUMN_NAMES: [&str; 10] = [
+    "_kafka_partition",
+    "_kafka_offset",
+    "_kafka_timestamp",
+    "_kafka_timestamp_ms",
+    "_kafka_timestamp_type",
+    "_kafka_key",
+    "_kafka_value",
+    "_kafka_headers",
+    "_kafka_rescued",
+    "_kafka_error",
+];
+
+/// The columns that have bounds in manifests and statistics in data files: small, ordered, and what
+/// queries filter by. Keys, values and headers have none, so that no truncated bound can ever hide
+/// a row.
+pub const COLUMNS_WITH_BOUNDS: [i32; 5] =
+    [field::PARTITION, field::OFFSET, field::TIMESTAMP, field::TIMESTAMP_MS, field::TIMESTAMP_TYPE];
+
+/// The table's schema.
+///
+/// # Errors
+/// None in practice; `Bug` if the library refuses the fixed schema.
+pub fn iceberg_schema() -> Result<Schema> {
+    let builder = Schema::builder().with_schema_id(0).with_fields(columns());
+    builder.build().map_err(|error| iceberg_error("build the table schema", error))
+}
+
+/// The same columns as Arrow fields that carry their field ids.
+///
+/// # Errors
+/// None in practice; `Bug` if the library refuses the fixed schema.
+pub fn arrow_schema() -> Result<ArrowSchemaRef> {
+    let schema: ArrowSchema = iceberg::arrow::schema_to_arrow_schema(&iceberg_schema()?)
+        .map_err(|error| iceberg_error("map the table schema to Arrow", error))?;
+    Ok(Arc::new(schema))
+}
+
+/// The default partition spec, not yet bound to a table.
+///
+/// # Errors
+/// None in practice; `Bug` if the library refuses the fixed spec.
+pub fn day_spec() -> Result<UnboundPartitionSpec> {
+    let builder = UnboundPartitionSpec::builder()
+        .with_spec_id(SPEC_DAY)
+        .add_partition_field(field::TIMESTAMP, DAY_FIELD_NAME, Transform::Day)
+        .map_err(|error| iceberg_error("build the day spec", error))?;
+    Ok(builder.build())
+}
+
+fn columns() -> Vec<NestedFieldRef> {
+    use PrimitiveType::{Binary, Int, Long, String, Timestamptz};
+    let types = [
+        Type::Primitive(Int),
+        Type::Primitive(Long),
+        Type::Primitive(Timestamptz),
+        Type::Primitive(Long),
+        Type::Primitive(Int),
+        Type::Primitive(Binary),
+        Type::Primitive(Binary),
+        headers_type(),
+        Type::Primitive(String),
+        error_type(),
+    ];
+    let named = COLUMN_NAMES.into_iter().zip(types).zip(1..);
+    named
+        .map(|((name, kind), id)| {
+            let required = id == field::PARTITION || id == field::OFFSET;
+            Arc::new(NestedField::new(id, name, kind, required))
+        })
+        .collect()
+}
+
+fn headers_type() -> Type {
+    let header = StructType::new(vec![
+        optional(field::HEADER_KEY, "key", PrimitiveType::String),
+        optional(field::HEADER_VALUE, "value", PrimitiveType::Binary),
+    ]);
+    let element = NestedField::list_element(field::HEADER, Type::Struct(header), false);
+    Type::List(ListType::new(Arc::new(element)))
+}
+
+fn error_type() -> Type {
+    Type::Struct(StructType::new(vec![
+        optional(field::ERROR_CLASS, "class", PrimitiveType::String),
+        optional(field::ERROR_MESSAGE, "message", PrimitiveType::String),
+        optional(field::ERROR_SCHEMA_ID, "schema_id", PrimitiveType::Int),
+    ]))
+}
+
+fn optional(id: i32, name: &str, kind: PrimitiveType) -> NestedFieldRef {
+    Arc::new(NestedField::optional(id, name, Type::Primitive(kind)))
+}

@@ -1,0 +1,201 @@
+//! From the log to staged files: everything between a table's progress and a cut, read partition by
+//! partition, encoded, and put ahead of the commit where it does not fit into memory.
+
+use crate::commit::{Gap, Staged, StagedFile, put};
+use crate::encode::Encoder;
+use crate::files::data_file;
+use crate::log_reader::{LogRead, LogReader, PartitionCut};
+use crate::place::TablePlace;
+use crate::progress::Progress;
+use floe_env::{Env, Error, Result};
+use floe_store::ObjectStore;
+use kfs::{PartitionIndex, TopicId, TopicPartition};
+use std::sync::Arc;
+
+/// Bytes of log that one read asks for.
+const READ_BYTES: usize = 4 << 20;
+/// Bytes of keys, values and headers that may wait in memory; beyond, the open files are ended and
+/// put.
+const STAGE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of log that one commit takes at most. A cut that is further away is reached in several
+/// commits.
+const COMMIT_BYTES_MAX: usize = 512 << 20;
+
+/// The first gap of a table whose topic had lost records before the table was made.
+const WHY_BEFORE_TABLE: &str = "removed from the log before the table was made";
+/// Every other gap.
+const WHY_LOG_START: &str = "the log start passed the table's progress";
+
+/// What staging came to.
+#[derive(Debug)]
+pub(crate) struct StagedRange {
+    pub(crate) staged: Staged,
+    /// False if the cut is further away than one commit takes.
+    pub(crate) reaches_cut: bool,
+    /// Bytes of log that were read.
+    pub(crate) log_bytes: usize,
+    /// Offsets that were passed.
+    pub(crate) offsets: i64,
+}
+
+/// Where staging begins.
+#[derive(Debug)]
+pub(crate) struct Start {
+    /// The table's topic.
+    pub(crate) topic: TopicId,
+    /// Where the files go.
+    pub(crate) place: TablePlace,
+    /// The table's own map.
+    pub(crate) committed: Progress,
+    /// At or beyond it: offsets in between were read before and hold no rows.
+    pub(crate) scanned: Progress,
+    /// The table is not there yet.
+    pub(crate) is_new: bool,
+}
+
+/// Reads the log and stages files. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Stager {
+    env: Env,
+    store: Arc<dyn ObjectStore>,
+    log: Arc<dyn LogReader>,
+}
+
+impl Stager {
+    pub(crate) fn new(env: Env, store: Arc<dyn ObjectStore>, log: Arc<dyn LogReader>) -> Self {
+        Self { env, store, log }
+    }
+
+    /// Stages everything from `start` up to `cut`, or as much as one commit takes.
+    pub(crate) async fn stage(&self, start: &Start, cut: &[PartitionCut]) -> Result<StagedRange> {
+        let mut work = Work {
+            encoder: Some(Encoder::new()?),
+            files: Vec::new(),
+            to: start.scanned.clone(),
+            gaps: Vec::new(),
+            log_bytes: 0,
+            offsets: 0,
+        };
+        let mut reaches_cut = true;
+        for (partition, ends) in cut.iter().enumerate() {
+            work.skip_gap(start, partition, ends);
+            if !self.stage_partition(start, partition, ends, &mut work).await? {
+                reaches_cut = false;
+                break;
+            }
+        }
+        self.end_files(start, &mut work).await?;
+        let Work { files, to, gaps, log_bytes, offsets, .. } = work;
+        let staged = Staged { from: start.committed.clone(), to, files, gaps };
+        Ok(StagedRange { staged, reaches_cut, log_bytes, offsets })
+    }
+
+    /// False if the commit is full before the partition's end.
+    async fn stage_partition(
+        &self,
+        start: &Start,
+        partition: usize,
+        ends: &PartitionCut,
+        work: &mut Work,
+    ) -> Result<bool> {
+        let index = i32::try_from(partition)
+            .map_err(|_| Error::bug(format!("partition {partition} of a topic")))?;
+        let place = TopicPartition { topic: start.topic, partition: PartitionIndex(index) };
+        let until = ends.last_stable_offset;
+        let mut from = work.to.next_offset(partition);
+        while from < until {
+            if work.log_bytes >= COMMIT_BYTES_MAX {
+                return Ok(false);
+            }
+            let read = self.log.read(place, from, until, READ_BYTES).await?;
+            if read.next_offset <= from || read.next_offset > until {
+                let next = read.next_offset;
+                return Err(Error::bug(format!("read of {place} {from}..{until} ends at {next}")));
+            }
+            let next_offset = read.next_offset;
+            self.encode(index, read, from, work).await?;
+            work.offsets = work.offsets.saturating_add(next_offset - from);
+            from = next_offset;
+            work.to.advance(partition, from);
+            if work.buffered_bytes() >= STAGE_BYTES_MAX {
+                self.end_files(start, work).await?;
+                self.put_files(work).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Decoding and encoding is CPU work, so it runs off the runtime's threads.
+    async fn encode(&self, index: i32, read: LogRead, from: i64, work: &mut Work) -> Result<()> {
+        work.log_bytes += read.batches.iter().map(bytes::Bytes::len).sum::<usize>();
+        let mut encoder = work.take_encoder()?;
+        let (encoder, appended) = self
+            .env
+            .blocking(move || {
+                let appended = encoder.append(index, &read.batches, from, read.next_offset);
+                (encoder, appended)
+            })
+            .await;
+        work.encoder = Some(encoder);
+        appended
+    }
+
+    async fn end_files(&self, start: &Start, work: &mut Work) -> Result<()> {
+        let mut encoder = work.take_encoder()?;
+        let (encoder, files) = self
+            .env
+            .blocking(move || {
+                let files = encoder.finish_files();
+                (encoder, files)
+            })
+            .await;
+        work.encoder = Some(encoder);
+        for file in files? {
+            let key = start.place.data_key(&self.env);
+            let data_file = data_file(&file, start.place.url_of(&key)?)?;
+            work.files.push(StagedFile { data_file, key, bytes: Some(file.bytes) });
+        }
+        Ok(())
+    }
+
+    async fn put_files(&self, work: &mut Work) -> Result<()> {
+        for file in &mut work.files {
+            if let Some(bytes) = &file.bytes {
+                put(self.store.clone(), file.key.clone(), bytes.clone()).await?;
+                file.bytes = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Staging in the middle.
+struct Work {
+    /// Away while it works on another thread.
+    encoder: Option<Encoder>,
+    files: Vec<StagedFile>,
+    to: Progress,
+    gaps: Vec<Gap>,
+    log_bytes: usize,
+    offsets: i64,
+}
+
+impl Work {
+    fn take_encoder(&mut self) -> Result<Encoder> {
+        self.encoder.take().ok_or_else(|| Error::bug("the encoder went away with its thread"))
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.encoder.as_ref().map_or(0, Encoder::buffered_bytes)
+    }
+
+    /// Where the log has lost records that the table does not have, goes on behind them.
+    fn skip_gap(&mut self, start: &Start, partition: usize, ends: &PartitionCut) {
+        let (from, until) = (self.to.next_offset(partition), ends.log_start_offset);
+        if from < until {
+            let why = if start.is_new { WHY_BEFORE_TABLE } else { WHY_LOG_START };
+            self.gaps.push(Gap { partition, from, until, why: why.to_owned() });
+            self.to.advance(partition, until);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+use super::support::{Fault, TableRow, World};
+use crate::{Behind, Bridge, LookAnswer, TableState};
+use floe_env::simulated::Node;
+use floe_env::{Env, Lane, shutdown_signal};
+use kfs::{PartitionIndex, TopicId, TopicPartition};
+use std::time::Duration;
+
+fn env(seed: u64) -> Env {
+    Env::simulated(Node::new(seed))
+}
+
+async fn look(bridge: &Bridge, name: &str) -> LookAnswer {
+    bridge.look(name).await.unwrap().expect("the table exists")
+}
+
+fn rows(partition: i32, first_offset: i64, numbers: std::ops::Range<i64>) -> Vec<TableRow> {
+    let offsets = first_offset..;
+    offsets.zip(numbers).map(|(offset, number)| (partition, offset, number.to_string())).collect()
+}
+
+fn at(topic: TopicId, partition: i32) -> TopicPartition {
+    TopicPartition { topic, partition: PartitionIndex(partition) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_sees_every_record() {
+    let world = World::new();
+    let topic = world.topic("Shop.Orders", 2).await;
+    let bridge = world.bridge(env(2));
+    assert!(bridge.look("shop_orders").await.unwrap().is_none(), "no table without a record");
+    world.append(topic, 1, 0..5);
+    let answer = look(&bridge, "shop_orders").await;
+    assert_eq!(answer.behind, None);
+    assert_eq!(world.rows(&answer.table).await, rows(1, 0, 0..5));
+    let puts = world.store.puts();
+    look(&bridge, "shop_orders").await;
+    assert_eq!(world.store.puts(), puts, "covered already: nothing is put");
+    world.append(topic, 0, 5..7);
+    let answer = look(&bridge, "shop_orders").await;
+    assert_eq!(world.store.puts() - puts, 4, "file, manifest, list and metadata");
+    let expected = [rows(0, 0, 5..7), rows(1, 0, 0..5)].concat();
+    assert_eq!(world.rows(&answer.table).await, expected);
+    assert_eq!(bridge.table_names(None, 10).await.unwrap(), ["shop_orders"]);
+    let listed = world.metadata.tables(Some("kafka")).await.unwrap();
+    assert_eq!(listed.len(), 1, "the metadata store reads our pointers");
+    assert_eq!(listed[0].0.table, "shop_orders");
+    assert_eq!(listed[0].1.topic_id, Some(topic.0));
+    assert_eq!(listed[0].1.metadata_location, answer.table.pointer.metadata_location);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_transaction_is_not_shown_and_markers_cost_nothing() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = world.bridge(env(2));
+    world.append(topic, 0, 0..5);
+    world.log.hold(at(topic, 0), true).unwrap();
+    world.append(topic, 0, 5..9);
+    assert_eq!(world.rows(&look(&bridge, "t").await.table).await, rows(0, 0, 0..5));
+    world.log.skip(at(topic, 0), 1).unwrap();
+    world.log.hold(at(topic, 0), false).unwrap();
+    let answer = look(&bridge, "t").await;
+    assert_eq!(world.rows(&answer.table).await, rows(0, 0, 0..9));
+    world.log.skip(at(topic, 0), 3).unwrap();
+    let puts = world.store.puts();
+    assert_eq!(look(&bridge, "t").await.behind, None);
+    assert_eq!(world.store.puts(), puts, "offsets without rows are not committed");
+    world.append(topic, 0, 9..10);
+    let answer = look(&bridge, "t").await;
+    assert_eq!(answer.table.progress.next_offsets, [14]);
+    assert_eq!(world.rows(&answer.table).await.last(), Some(&(0, 13, "9".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_looks_share_few_commits() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = world.bridge(env(2));
+    world.append(topic, 0, 0..1);
+    look(&bridge, "t").await;
+    for number in 1..50 {
+        world.append(topic, 0, number..number + 1);
+    }
+    let looks = (0..50).map(|_| look(&bridge, "t"));
+    let answers = futures::future::join_all(looks).await;
+    assert!(answers.iter().all(|answer| answer.behind.is_none()));
+    assert!(bridge.statuses()[0].commits <= 3, "{}", bridge.statuses()[0].commits);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_hangs_up_cancels_nothing() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let (one, other) = (world.bridge(env(2)), world.bridge(env(3)));
+    world.append(topic, 0, 0..5);
+    let hung_up = tokio::select! {
+        biased;
+        _ = one.look("t") => false,
+        () = tokio::task::yield_now() => true,
+    };
+    assert!(hung_up);
+    env(4).sleep(Duration::from_secs(1)).await;
+    let newest = other.newest("t").await.unwrap().expect("the commit went on");
+    assert_eq!(newest.progress.next_offsets, [5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_look_says_how_far_behind_it_is() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = world.bridge(env(2));
+    world.append(topic, 0, 0..5);
+    look(&bridge, "t").await;
+    world.append(topic, 0, 5..8);
+    // Every put fails: the commit cannot be made.
+    world.store.put_faults.plan([Fault::Refused; 100]);
+    env(4).sleep(Duration::from_secs(10)).await;
+    let answer = look(&bridge, "t").await;
+    let Some(Behind { records, ms }) = answer.behind else { panic!("it is behind") };
+    assert_eq!(records, 3);
+    assert!(ms >= 10_000);
+    assert_eq!(world.rows(&answer.table).await, rows(0, 0, 0..5));
+    let status = &bridge.statuses()[0];
+    assert_eq!((status.state, status.lag_records), (TableState::Degraded, 3));
+    assert!(status.last_error.as_ref().unwrap().contains("planned"));
+    world.store.put_faults.plan([]);
+    assert_eq!(look(&bridge, "t").await.behind, None);
+    assert_eq!(bridge.statuses()[0].state, TableState::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_background_makes_tables_and_bounds_the_lag() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let silent = world.metadata.create_topic("off", 1, 1, off()).await.unwrap();
+    let floe_metadata::topics::TopicCreation::Created(silent) = silent else { panic!() };
+    world.log.add_topic(silent.id, 1);
+    world.append(silent.id, 0, 0..5);
+    let bridge = world.bridge(env(2));
+    let (trigger, shutdown) = shutdown_signal();
+    let job = bridge.start(shutdown);
+    world.append(topic, 0, 0..5);
+    let clock = env(4);
+    clock.sleep(Duration::from_secs(3)).await;
+    assert_eq!(bridge.table_names(None, 10).await.unwrap(), ["t"]);
+    world.append(topic, 0, 5..9);
+    clock.sleep(Duration::from_secs(30)).await;
+    let newest = || async { bridge.newest("t").await.unwrap().unwrap().progress.next_offset(0) };
+    assert_eq!(newest().await, 5, "not worth a file yet");
+    clock.sleep(Duration::from_secs(35)).await;
+    assert_eq!(newest().await, 9);
+    clock.sleep(Duration::from_secs(2)).await;
+    let copy = world.metadata.table_progress(topic).await.unwrap().unwrap();
+    let copy = crate::progress::Progress::unpack(std::str::from_utf8(&copy).unwrap()).unwrap();
+    assert_eq!(copy, bridge.newest("t").await.unwrap().unwrap().progress);
+    trigger.trigger();
+    job.join().await;
+}
+
+fn off() -> std::collections::BTreeMap<String, String> {
+    [(crate::ENABLE_CONFIG.to_owned(), "false".to_owned())].into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gap_is_recorded_and_work_goes_on() {
+    let world = World::new();
+    let topic = world.topic("t", 2).await;
+    let bridge = world.bridge(env(2));
+    world.append(topic, 0, 0..5);
+    look(&bridge, "t").await;
+    world.append(topic, 0, 5..10);
+    world.append(topic, 0, 10..15);
+    world.log.advance_log_start(at(topic, 0), 12).unwrap();
+    let answer = look(&bridge, "t").await;
+    assert_eq!(answer.behind, None);
+    let expected = [rows(0, 0, 0..5), rows(0, 12, 12..15)].concat();
+    assert_eq!(world.rows(&answer.table).await, expected);
+    let gaps = answer.table.summary("floe.gaps").unwrap();
+    assert!(gaps.starts_with(r#"[{"partition":0,"from":5,"until":12,"why":""#), "{gaps}");
+    // A later commit and a restart still know of it.
+    world.append(topic, 0, 15..16);
+    let restarted = world.bridge(env(3));
+    look(&restarted, "t").await;
+    let status = &restarted.statuses()[0];
+    assert_eq!((status.state, status.gap_offsets), (TableState::Degraded, 7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn brokers_see_each_others_commits_and_double_nothing() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridges = [world.bridge(env(2)), world.bridge(env(3)), world.bridge(env(4))];
+    let mut next = 0;
+    for round in 0..20 {
+        world.append(topic, 0, next..next + 3);
+        next += 3;
+        if round % 2 == 0 {
+            let looks = bridges.iter().map(|bridge| look(bridge, "t"));
+            for answer in futures::future::join_all(looks).await {
+                assert_eq!(answer.behind, None);
+                assert_eq!(world.rows(&answer.table).await, rows(0, 0, 0..next));
+            }
+        } else {
+            let answer = look(&bridges[round % 3], "t").await;
+            assert_eq!(world.rows(&answer.table).await, rows(0, 0, 0..next));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_of_the_same_name_gets_another_table() {
+    let world = World::new();
+    let first = world.topic("t", 1).await;
+    world.append(first, 0, 0..5);
+    let bridge = world.bridge(env(2));
+    look(&bridge, "t").await;
+    assert!(world.metadata.delete_topic(first).await.unwrap());
+    world.log.remove_topic(first);
+    let second = world.topic("t", 1).await;
+    world.append(second, 0, 5..6);
+    bridge.round().await.unwrap();
+    env(3).sleep(Duration::from_secs(2)).await;
+    let names = bridge.table_names(None, 10).await.unwrap();
+    let suffix = &second.0.simple().to_string()[..8];
+    assert_eq!(names, ["t".to_owned(), format!("t_{suffix}")]);
+    assert_eq!(world.rows(&look(&bridge, "t").await.table).await, rows(0, 0, 0..5));
+    assert_eq!(world.rows(&look(&bridge, &names[1]).await.table).await, rows(0, 0, 5..6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_may_be_added() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    world.append(topic, 0, 0..5);
+    let bridge = world.bridge(env(2));
+    look(&bridge, "t").await;
+    world.log.add_topic(topic, 3);
+    world.append(topic, 2, 5..6);
+    let answer = look(&bridge, "t").await;
+    assert_eq!(answer.table.progress.next_offsets, [5, 0, 1]);
+    let expected = [rows(0, 0, 0..5), rows(2, 0, 5..6)].concat();
+    assert_eq!(world.rows(&answer.table).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_does_not_wait_for_the_task_that_serves_it() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    world.append(topic, 0, 0..5);
+    let (node_env, bridge) = (env(2), world.bridge(env(3)));
+    let looking = bridge.clone();
+    let task = node_env.spawn("serve", Lane::Foreground, async move { looking.look("t").await });
+    let answer = task.await.unwrap().unwrap().unwrap();
+    assert_eq!(answer.table.progress.next_offsets, [5]);
+}

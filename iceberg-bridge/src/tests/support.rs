@@ -1,0 +1,266 @@
+//! What the tests share: a world of stores that outlives nodes, faults, and a reader of whole
+//! tables.
+
+use crate::commit::LoadedTable;
+use crate::commit::tests_support::table_files;
+use crate::memory_log::MemoryLog;
+use crate::pointer::{FactPointers, TablePointer, TablePointers};
+use crate::{Bridge, BridgeConfig};
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use async_trait::async_trait;
+use bytes::Bytes;
+use floe_env::simulated::Node;
+use floe_env::{Env, Error, Result};
+use floe_metadata::facts::ChangeOutcome;
+use floe_metadata::topics::TopicCreation;
+use floe_metadata::{MetadataStore, ModelBackend};
+use floe_store::{MemoryStore, ObjectMeta, ObjectStore, PutOutcome};
+use kfs::{BatchBuilder, ClusterId, NewRecord, PartitionIndex, TopicId, TopicPartition};
+use parking_lot::Mutex;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It works.
+    None,
+    /// It has no effect, and says so.
+    Refused,
+    /// It works, and its answer is lost.
+    AnswerLost,
+    /// It has no effect, and nobody knows.
+    NeverArrived,
+}
+
+/// Faults of the next calls; none once they are used up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults(Arc<Mutex<VecDeque<Fault>>>);
+
+impl Faults {
+    pub(crate) fn plan(&self, faults: impl IntoIterator<Item = Fault>) {
+        *self.0.lock() = faults.into_iter().collect();
+    }
+
+    /// Every call is pending before it has its effect and after it, so that a node can die at
+    /// either point.
+    async fn around<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::task::yield_now().await;
+        let fault = self.0.lock().pop_front().unwrap_or(Fault::None);
+        let answer = match fault {
+            Fault::None => call.await,
+            Fault::Refused => Err(Error::unavailable("planned")),
+            Fault::NeverArrived => Err(Error::unknown_outcome("planned")),
+            Fault::AnswerLost => {
+                call.await?;
+                Err(Error::unknown_outcome("planned"))
+            }
+        };
+        tokio::task::yield_now().await;
+        answer
+    }
+}
+
+/// A store in memory whose puts fail as planned.
+#[derive(Clone, Default)]
+pub(crate) struct FaultStore {
+    pub(crate) objects: MemoryStore,
+    pub(crate) put_faults: Faults,
+    puts: Arc<Mutex<u64>>,
+}
+
+impl FaultStore {
+    pub(crate) fn puts(&self) -> u64 {
+        *self.puts.lock()
+    }
+
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        let all = self.objects.list("", None, usize::MAX).await.unwrap();
+        all.into_iter().map(|object| object.key).collect()
+    }
+}
+
+#[async_trait]
+impl ObjectStore for FaultStore {
+    async fn put(&self, key: &str, parts: Vec<Bytes>) -> Result<PutOutcome> {
+        *self.puts.lock() += 1;
+        self.put_faults.around(self.objects.put(key, parts)).await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
+        self.objects.get_range(key, range).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Bytes>> {
+        self.objects.get(key).await
+    }
+
+    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>> {
+        self.objects.head(key).await
+    }
+
+    async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ObjectMeta>> {
+        self.objects.list(prefix, after, limit).await
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<()> {
+        self.objects.delete(keys).await
+    }
+
+    fn url(&self, key: &str) -> String {
+        self.objects.url(key)
+    }
+}
+
+/// Pointers whose moves fail as planned.
+#[derive(Clone)]
+pub(crate) struct FaultPointers {
+    inner: Arc<FactPointers>,
+    pub(crate) faults: Faults,
+}
+
+#[async_trait]
+impl TablePointers for FaultPointers {
+    async fn by_topic(&self, topic: TopicId) -> Result<Option<TablePointer>> {
+        self.inner.by_topic(topic).await
+    }
+
+    async fn by_name(&self, namespace: &str, name: &str) -> Result<Option<TablePointer>> {
+        self.inner.by_name(namespace, name).await
+    }
+
+    async fn list(
+        &self,
+        namespace: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<TablePointer>> {
+        self.inner.list(namespace, after, limit).await
+    }
+
+    async fn create(&self, pointer: &TablePointer) -> Result<ChangeOutcome> {
+        self.faults.around(self.inner.create(pointer)).await
+    }
+
+    async fn swap(&self, old: &TablePointer, new: &TablePointer) -> Result<ChangeOutcome> {
+        self.faults.around(self.inner.swap(old, new)).await
+    }
+}
+
+/// Stores and log: what is left when a node dies.
+pub(crate) struct World {
+    pub(crate) store: FaultStore,
+    pub(crate) pointers: FaultPointers,
+    pub(crate) metadata: MetadataStore,
+    pub(crate) log: Arc<MemoryLog>,
+    pub(crate) cluster: ClusterId,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let env = Env::simulated(Node::new(1));
+        let metadata = MetadataStore::new(Arc::new(ModelBackend::new(env.clone())), env);
+        let inner = Arc::new(FactPointers::new(metadata.backend().clone()));
+        Self {
+            store: FaultStore::default(),
+            pointers: FaultPointers { inner, faults: Faults::default() },
+            metadata,
+            log: Arc::default(),
+            cluster: ClusterId(Uuid::from_u128(0xc1)),
+        }
+    }
+
+    pub(crate) async fn topic(&self, name: &str, partitions: usize) -> TopicId {
+        let count = i32::try_from(partitions).unwrap();
+        let made = self.metadata.create_topic(name, count, 1, Default::default()).await.unwrap();
+        let TopicCreation::Created(topic) = made else { panic!("topic {name} exists") };
+        self.log.add_topic(topic.id, partitions);
+        topic.id
+    }
+
+    /// Appends records whose values are these numbers; each is its own timestamp, in hours.
+    pub(crate) fn append(&self, topic: TopicId, partition: i32, numbers: Range<i64>) -> i64 {
+        let place = TopicPartition { topic, partition: PartitionIndex(partition) };
+        self.log.append(place, &numbered_batch(numbers)).unwrap()
+    }
+
+    /// A bridge on a node of its own.
+    pub(crate) fn bridge(&self, env: Env) -> Bridge {
+        self.bridge_with(env, |_| ())
+    }
+
+    pub(crate) fn bridge_with(&self, env: Env, change: impl FnOnce(&mut BridgeConfig)) -> Bridge {
+        let mut config = BridgeConfig::new(self.cluster);
+        change(&mut config);
+        let (store, pointers) = (Arc::new(self.store.clone()), Arc::new(self.pointers.clone()));
+        Bridge::with_pointers(
+            (env, config),
+            store,
+            pointers,
+            self.metadata.clone(),
+            self.log.clone(),
+        )
+    }
+
+    pub(crate) async fn rows(&self, table: &LoadedTable) -> Vec<TableRow> {
+        let mut rows = Vec::new();
+        for file in table_files(&self.store, table).await {
+            let key = table.place.key_of(file.file_path()).unwrap();
+            let bytes = self.store.get(&key).await.unwrap().expect("the table names it");
+            assert_eq!(bytes.len() as u64, file.file_size_in_bytes());
+            let of_file = rows_of(bytes);
+            assert_eq!(of_file.len() as u64, file.record_count());
+            assert!(of_file.is_sorted(), "rows of a file are in order");
+            rows.extend(of_file);
+        }
+        let total = table.summary("total-records").unwrap();
+        assert_eq!(total, rows.len().to_string(), "the summary counts the rows");
+        rows.sort();
+        rows
+    }
+}
+
+/// Partition, offset and value.
+pub(crate) type TableRow = (i32, i64, String);
+
+pub(crate) fn numbered_batch(numbers: Range<i64>) -> Bytes {
+    let mut builder = BatchBuilder::new();
+    for number in numbers {
+        let value = format!("{number}");
+        let record = NewRecord {
+            timestamp_ms: number * 3_600_000,
+            key: None,
+            value: Some(value.as_bytes()),
+            headers: &[],
+        };
+        builder.push(&record).unwrap();
+    }
+    builder.build().unwrap()
+}
+
+fn rows_of(bytes: Bytes) -> Vec<TableRow> {
+    let mut rows = Vec::new();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap().build().unwrap();
+    for batch in reader {
+        let batch = batch.unwrap();
+        let partitions = batch.column(0).as_primitive::<Int32Type>();
+        let offsets = batch.column(1).as_primitive::<Int64Type>();
+        let values = batch.column(6).as_binary::<i32>();
+        for row in 0..batch.num_rows() {
+            let value = String::from_utf8(values.value(row).to_vec()).unwrap();
+            rows.push((partitions.value(row), offsets.value(row), value));
+        }
+        assert_eq!(batch.column(9).null_count(), batch.num_rows());
+    }
+    rows
+}

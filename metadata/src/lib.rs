@@ -1,0 +1,29 @@
+//! All facts about the log, in two layers: a [`Backend`] per store ([`SqliteBackend`],
+//! [`PostgresBackend`], [`ModelBackend`]), and everything else once above it, in [`MetadataStore`].
+#![forbid(unsafe_code)]
+
+pub mod backend;
+pub mod brokers;
+pub mod cluster;
+mod codec;
+mod decide;
+pub mod facts;
+pub mod groups;
+pub mod model;
+pub mod postgres;
+pub mod producer_ids;
+pub mod rows;
+pub mod sqlite;
+pub mod store;
+#[cfg(feature = "suite")]
+pub mod suite;
+pub mod tables;
+pub mod topics;
+pub mod validate;
+
+pub use backend::Backend;
+pub use decide::REMEMBERED_BATCHES_MAX;
+pub use model::ModelBackend;
+pub use postgres::PostgresBackend;
+pub use sqlite::SqliteBackend;
+pub use store::MetadataStore;

@@ -1,0 +1,258 @@
+//! The cluster's backend: one SQL schema in PostgreSQL, spoken plainly, so that databases of the
+//! same protocol can stand in for it. Isolation is READ COMMITTED with explicit row locks, taken in
+//! the order: facts by key, partitions by (topic, index), objects by id.
+//!
+//! | file | is |
+//! |---|---|
+//! | `options.rs` | the address |
+//! | `connection.rs` | a session: settings, prepared statements, flights |
+//! | `pool.rs` | few connections, and what becomes of a failed try |
+//! | `guard.rs` | the guard against a second broker |
+//! | `migrate.rs` | the schema's versions |
+//! | `commit.rs` | segments' outcomes |
+//! | `log.rs`, `objects.rs` | extents and the objects that they name |
+//! | `facts.rs` | keyed facts |
+
+mod commit;
+mod connection;
+mod error;
+mod facts;
+mod guard;
+mod log;
+mod migrate;
+mod objects;
+mod options;
+mod pool;
+
+pub use options::{DEFAULT_SCHEMA, PostgresOptions};
+
+use crate::backend::Backend;
+use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
+use crate::rows::{
+    AbortedTransaction, DeadObject, Extent, ExtentPage, PartitionState, ProducerState, Replacement,
+    SegmentFacts, SegmentOutcome,
+};
+use crate::validate;
+use async_trait::async_trait;
+use bytes::Bytes;
+use error::PgResult;
+use floe_env::{Env, Error, Result};
+use guard::Guard;
+use kfs::{SegmentId, TopicPartition};
+use pool::{Attempts, Pool};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+/// The store's clock.
+const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+/// Row ids for new objects; what is not used is lost.
+const NEW_OBJECT_IDS: &str = "SELECT nextval('object_ids') FROM generate_series(1, $1::bigint)";
+
+/// A metadata store in PostgreSQL.
+pub struct PostgresBackend {
+    pool: Pool,
+    schema: String,
+}
+
+impl std::fmt::Debug for PostgresBackend {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = formatter.debug_struct("PostgresBackend");
+        debug.field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+impl PostgresBackend {
+    /// Connects, takes the single-broker guard unless the options are shared, and makes the schema
+    /// or brings it to this version.
+    ///
+    /// Errors: `Unavailable` where the server does not answer or another broker holds the guard;
+    /// `Invalid` where it refuses us, would lose acknowledged commits, or its schema is too new.
+    pub async fn open(env: &Env, options: PostgresOptions) -> Result<Self> {
+        let guard = match options.is_exclusive {
+            true => Some(Guard::take(env, &options).await?),
+            false => None,
+        };
+        let schema = options.schema.clone();
+        let pool = Pool::new(env.clone(), options, guard);
+        let mut attempts = Attempts::default();
+        loop {
+            let connection = pool.take().await?;
+            let result = migrate::migrate(&connection, &schema).await;
+            if let Some(done) = pool.settle(connection, result, &mut attempts).await {
+                done?;
+                return Ok(Self { pool, schema });
+            }
+        }
+    }
+}
+
+/// Runs one try after the other until a call has its answer.
+macro_rules! with_retries {
+    ($backend:ident, $connection:ident => $work:expr) => {{
+        let mut attempts = Attempts::default();
+        loop {
+            let $connection = $backend.pool.take().await?;
+            let result = $work.await;
+            if let Some(answer) = $backend.pool.settle($connection, result, &mut attempts).await {
+                break answer;
+            }
+        }
+    }};
+}
+
+#[async_trait]
+impl Backend for PostgresBackend {
+    async fn commit_segments(
+        &self,
+        fence: &Fence,
+        segments: &[SegmentFacts],
+    ) -> Result<Vec<SegmentOutcome>> {
+        validate::check_segments(segments)?;
+        with_retries!(self, sql => commit::commit(&sql, fence, segments))
+    }
+
+    async fn segment_outcome(&self, id: SegmentId) -> Result<Option<SegmentOutcome>> {
+        validate::check_segment_id(id)?;
+        with_retries!(self, sql => commit::outcome(&sql, id))
+    }
+
+    async fn abandon_segment(&self, fence: &Fence, id: SegmentId) -> Result<SegmentOutcome> {
+        validate::check_segment_id(id)?;
+        with_retries!(self, sql => commit::abandon(&sql, fence, id))
+    }
+
+    async fn forget_outcomes(&self, fence: &Fence, up_to: SegmentId) -> Result<()> {
+        validate::check_segment_id(up_to)?;
+        with_retries!(self, sql => commit::forget(&sql, fence, up_to))
+    }
+
+    async fn partition_states(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<Vec<Option<PartitionState>>> {
+        with_retries!(self, sql => log::partition_states(&sql, partitions))
+    }
+
+    async fn extents(
+        &self,
+        partition: TopicPartition,
+        offset: i64,
+        limit: usize,
+    ) -> Result<Option<ExtentPage>> {
+        with_retries!(self, sql => log::extents(&sql, partition, offset, limit))
+    }
+
+    async fn extent_by_time(
+        &self,
+        partition: TopicPartition,
+        timestamp_ms: i64,
+    ) -> Result<Option<(PartitionState, Option<Extent>)>> {
+        with_retries!(self, sql => log::extent_by_time(&sql, partition, timestamp_ms))
+    }
+
+    async fn extent_of_max_timestamp(
+        &self,
+        partition: TopicPartition,
+    ) -> Result<Option<(PartitionState, Option<Extent>)>> {
+        with_retries!(self, sql => log::extent_of_max_timestamp(&sql, partition))
+    }
+
+    async fn producers(&self, partition: TopicPartition) -> Result<Vec<ProducerState>> {
+        with_retries!(self, sql => log::producers(&sql, partition))
+    }
+
+    async fn expire_producers(
+        &self,
+        partition: TopicPartition,
+        written_before_ms: i64,
+    ) -> Result<usize> {
+        with_retries!(self, sql => log::expire_producers(&sql, partition, written_before_ms))
+    }
+
+    async fn aborted(
+        &self,
+        partition: TopicPartition,
+        from: i64,
+        until: i64,
+    ) -> Result<Vec<AbortedTransaction>> {
+        with_retries!(self, sql => log::aborted(&sql, partition, from, until))
+    }
+
+    async fn advance_log_start(
+        &self,
+        partition: TopicPartition,
+        offset: i64,
+    ) -> Result<Option<PartitionState>> {
+        with_retries!(self, sql => log::advance_log_start(&sql, partition, offset))
+    }
+
+    async fn replace_extents(
+        &self,
+        fence: &Fence,
+        replacement: &Replacement,
+    ) -> Result<ChangeOutcome> {
+        validate::check_replacement(replacement)?;
+        with_retries!(self, sql => objects::replace(&sql, fence, replacement))
+    }
+
+    async fn dead_objects(&self, dead_before_ms: i64, limit: usize) -> Result<Vec<DeadObject>> {
+        with_retries!(self, sql => objects::dead(&sql, dead_before_ms, limit))
+    }
+
+    async fn known_objects(&self, keys: &[String]) -> Result<Vec<bool>> {
+        with_retries!(self, sql => objects::known(&sql, keys))
+    }
+
+    async fn forget_objects(&self, keys: &[String]) -> Result<()> {
+        with_retries!(self, sql => objects::forget(&sql, keys))
+    }
+
+    async fn get(&self, keys: &[FactKey]) -> Result<Vec<Option<Bytes>>> {
+        with_retries!(self, sql => facts::get(&sql, keys))
+    }
+
+    async fn scan(&self, range: &FactRange, limit: usize) -> Result<Vec<(FactKey, Bytes)>> {
+        validate::check_range(range)?;
+        let range = without_nul(range);
+        with_retries!(self, sql => facts::scan(&sql, &range, limit))
+    }
+
+    async fn change(&self, change: &Change) -> Result<ChangeOutcome> {
+        validate::check_change(change)?;
+        with_retries!(self, sql => facts::change(&sql, change))
+    }
+
+    async fn now_ms(&self) -> Result<i64> {
+        with_retries!(self, sql => now(&sql))
+    }
+}
+
+async fn now(connection: &connection::Connection) -> PgResult<i64> {
+    now_of(&connection.query(NOW, &[]).await?)
+}
+
+fn now_of(rows: &[Row]) -> PgResult<i64> {
+    let row = rows.first().ok_or_else(|| Error::bug("PostgreSQL answered no clock"))?;
+    Ok(row.try_get(0)?)
+}
+
+fn object_ids_of(rows: &[Row]) -> PgResult<Vec<i64>> {
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Partitions as the columns (topic, index).
+fn columns(partitions: &[TopicPartition]) -> (Vec<Uuid>, Vec<i32>) {
+    partitions.iter().map(|named| (named.topic.0, named.partition.0)).unzip()
+}
+
+/// A limit as SQL takes it.
+fn sql_limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// PostgreSQL's text holds no NUL, and no key does. The least text above `a` and at least `a\0` is
+/// among keys the same as `a\u{1}`.
+fn without_nul(range: &FactRange) -> FactRange {
+    let bound = |text: &str| text.replace('\0', "\u{1}");
+    FactRange { from: bound(&range.from), until: bound(&range.until) }
+}

@@ -1,0 +1,195 @@
+//! Keyed facts. Every fact that a change checks or writes is locked first, in order of keys. What
+//! is checked to be absent is held by a row without a value, which is gone when the change ends.
+
+use super::connection::{Connection, Parameters, Query, query};
+use super::error::PgResult;
+use super::{columns, log, sql_limit};
+use crate::facts::{Change, ChangeOutcome, Expect, FactKey, FactRange, Fence, Write};
+use crate::validate;
+use bytes::Bytes;
+use kfs::TopicPartition;
+use std::collections::BTreeMap;
+use tokio_postgres::Row;
+
+pub(super) const LOCK_FENCE: &str = "SELECT value FROM facts WHERE key = $1 FOR SHARE";
+pub(super) const LOCK_FENCE_ALONE: &str = "SELECT value FROM facts WHERE key = $1 FOR UPDATE";
+/// Holds the place of a fact that is to be absent.
+pub(super) const HOLD_ABSENT: &str = "INSERT INTO facts (key)
+    SELECT key FROM unnest($1::text[]) AS named (key) ORDER BY key ON CONFLICT DO NOTHING";
+const RELEASE_ABSENT: &str = "DELETE FROM facts WHERE key = ANY ($1) AND value IS NULL";
+
+/// The key of a fence that holds while its fact is absent, if it is such a one.
+pub(super) fn absent_key(fence: &Fence) -> Vec<&str> {
+    match fence.0.expect {
+        Expect::Absent => vec![fence.0.key.as_str()],
+        Expect::Value(_) => Vec::new(),
+    }
+}
+
+/// Fails with `Fenced` where the locked row is not what the fence needs.
+pub(super) fn check_fence(fence: &Fence, rows: &[Row]) -> PgResult<()> {
+    let value: Option<Option<&[u8]>> = rows.first().map(|row| row.try_get(0)).transpose()?;
+    if validate::holds(&fence.0, value.flatten()) {
+        return Ok(());
+    }
+    Err(validate::fenced(fence).into())
+}
+
+/// Lets go of what `HOLD_ABSENT` held.
+pub(super) fn release(keys: Parameters<'_>) -> Query<'_> {
+    query(RELEASE_ABSENT, keys)
+}
+
+pub(super) async fn get(connection: &Connection, keys: &[FactKey]) -> PgResult<Vec<Option<Bytes>>> {
+    let names: Vec<&str> = keys.iter().map(FactKey::as_str).collect();
+    let rows = connection
+        .query(
+            "SELECT facts.value FROM unnest($1::text[]) WITH ORDINALITY AS named (key, at)
+             LEFT JOIN facts ON facts.key = named.key ORDER BY named.at",
+            &[&names],
+        )
+        .await?;
+    let values = rows.iter().map(|row| Ok(row.try_get::<_, Option<Vec<u8>>>(0)?.map(Bytes::from)));
+    values.collect()
+}
+
+pub(super) async fn scan(
+    connection: &Connection,
+    range: &FactRange,
+    limit: usize,
+) -> PgResult<Vec<(FactKey, Bytes)>> {
+    let rows = connection
+        .query(
+            "SELECT key, value FROM facts
+             WHERE key >= $1 AND key < $2 AND value IS NOT NULL ORDER BY key LIMIT $3",
+            &[&range.from, &range.until, &sql_limit(limit)],
+        )
+        .await?;
+    let facts = rows.iter().map(|row| {
+        let value: Vec<u8> = row.try_get(1)?;
+        Ok((FactKey::from_stored(row.try_get(0)?), Bytes::from(value)))
+    });
+    facts.collect()
+}
+
+/// What a change needs to know: the locked facts, and which partitions to create are there.
+struct Locked {
+    facts: BTreeMap<String, Vec<u8>>,
+    existing: Vec<TopicPartition>,
+    now_ms: i64,
+}
+
+pub(super) async fn change(connection: &Connection, change: &Change) -> PgResult<ChangeOutcome> {
+    let absent: Vec<&str> = change
+        .checks
+        .iter()
+        .filter(|check| check.expect == Expect::Absent)
+        .map(|check| check.key.as_str())
+        .collect();
+    let (created, dropped) = log::partition_changes(change);
+    let locked = lock(connection, change, &absent, &created, &dropped).await?;
+    let holds = |check: &crate::facts::Check| {
+        let value = locked.facts.get(check.key.as_str());
+        validate::holds(check, value.map(Vec::as_slice))
+    };
+    if !change.checks.iter().all(holds) {
+        connection.roll_back().await?;
+        return Ok(ChangeOutcome::Rejected);
+    }
+    if let Some(partition) = locked.existing.first() {
+        return Err(validate::partition_exists(*partition).into());
+    }
+    write(connection, change, &absent, &created, &dropped, locked.now_ms).await?;
+    Ok(ChangeOutcome::Applied)
+}
+
+async fn lock(
+    connection: &Connection,
+    change: &Change,
+    absent: &[&str],
+    created: &[TopicPartition],
+    dropped: &[TopicPartition],
+) -> PgResult<Locked> {
+    let checked = change.checks.iter().map(|check| check.key.as_str());
+    let written = change.writes.iter().map(|write| validate::write_key(write).as_str());
+    let named: Vec<&str> = checked.chain(written).collect();
+    let (create_topics, create_indexes) = columns(created);
+    let (drop_topics, drop_indexes) = columns(dropped);
+    let absent: Parameters<'_> = &[&absent];
+    let facts: Parameters<'_> = &[&named];
+    let drops: Parameters<'_> = &[&drop_topics, &drop_indexes];
+    let creates: Parameters<'_> = &[&create_topics, &create_indexes];
+    let answers = connection
+        .begin(&[
+            query(HOLD_ABSENT, absent),
+            query(
+                "SELECT key, value FROM facts WHERE key = ANY ($1) ORDER BY key FOR UPDATE",
+                facts,
+            ),
+            query(log::LOCK_PARTITIONS, drops),
+            query(log::PARTITIONS, creates),
+            query(super::NOW, &[]),
+        ])
+        .await?;
+    let mut facts = BTreeMap::new();
+    for row in &answers[1] {
+        if let Some(value) = row.try_get::<_, Option<Vec<u8>>>(1)? {
+            facts.insert(row.try_get(0)?, value);
+        }
+    }
+    let existing = answers[3].iter().map(|row| Ok(log::state_of_row(row)?.0));
+    let existing: PgResult<Vec<TopicPartition>> = existing.collect();
+    Ok(Locked { facts, existing: existing?, now_ms: super::now_of(&answers[4])? })
+}
+
+async fn write(
+    connection: &Connection,
+    change: &Change,
+    absent: &[&str],
+    created: &[TopicPartition],
+    dropped: &[TopicPartition],
+    now_ms: i64,
+) -> PgResult<()> {
+    let mut puts: BTreeMap<&str, &[u8]> = BTreeMap::new();
+    let mut deletes: Vec<&str> = Vec::new();
+    for write in &change.writes {
+        match write {
+            Write::Put(key, value) => {
+                puts.insert(key.as_str(), value);
+            }
+            Write::Delete(key) => deletes.push(key.as_str()),
+        }
+    }
+    let keys: Vec<&str> = puts.keys().copied().collect();
+    let values: Vec<&[u8]> = puts.values().copied().collect();
+    let (create_topics, create_indexes) = columns(created);
+    let (drop_topics, drop_indexes) = columns(dropped);
+    let put: Parameters<'_> = &[&keys, &values];
+    let delete: Parameters<'_> = &[&deletes];
+    let release_keys: Parameters<'_> = &[&absent];
+    let create: Parameters<'_> = &[&create_topics, &create_indexes];
+    let drop: Parameters<'_> = &[&drop_topics, &drop_indexes];
+    let unnamed: Parameters<'_> = &[&drop_topics, &drop_indexes, &now_ms];
+    let mut changes = Vec::new();
+    if !keys.is_empty() {
+        changes.push(query(PUT, put));
+    }
+    if !deletes.is_empty() {
+        changes.push(query("DELETE FROM facts WHERE key = ANY ($1)", delete));
+    }
+    if !absent.is_empty() {
+        changes.push(release(release_keys));
+    }
+    if !dropped.is_empty() {
+        changes.push(query(log::DROP_EXTENTS, unnamed));
+        changes.extend(log::DROP_PARTITIONS.map(|sql| query(sql, drop)));
+    }
+    if !created.is_empty() {
+        changes.push(query(log::CREATE_PARTITIONS, create));
+    }
+    connection.commit(&changes).await
+}
+
+const PUT: &str = "INSERT INTO facts (key, value)
+    SELECT key, value FROM unnest($1::text[], $2::bytea[]) AS put (key, value) ORDER BY key
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value";

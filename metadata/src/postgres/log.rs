@@ -1,0 +1,413 @@
+//! Partitions and their extents. A read is one statement, which sees one moment.
+
+use super::connection::{Connection, Parameters, query};
+use super::error::PgResult;
+use super::{facts, sql_limit};
+use crate::codec::{self, stored_unsigned, to_stored};
+use crate::facts::{Change, Fence, PartitionChange};
+use crate::rows::{AbortedTransaction, Extent, ExtentPage, PartitionState, Place, ProducerState};
+use floe_env::Error;
+use kfs::{PartitionIndex, ProducerEpoch, ProducerId, TopicId, TopicPartition};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+/// The columns that [`state_of_row`] takes, from the table `p`.
+macro_rules! select_partitions {
+    ($rest:literal) => {
+        concat!(
+            "SELECT p.topic, p.partition, p.version, p.log_start_offset, p.high_watermark,
+                 p.last_stable_offset, p.bytes FROM ",
+            $rest
+        )
+    };
+}
+
+/// The columns that [`state_of_row`] and then [`extent_of_row`] take: a partition with some of its
+/// extents, which are chosen from the table `x`.
+macro_rules! select_extents {
+    ($chosen:literal) => {
+        concat!(
+            "SELECT p.topic, p.partition, p.version, p.log_start_offset, p.high_watermark,
+                 p.last_stable_offset, p.bytes,
+                 e.base_offset, e.last_offset, o.key, e.position, e.length, e.place, e.flags,
+                 e.max_timestamp_ms
+             FROM partitions p LEFT JOIN LATERAL (
+                 SELECT * FROM extents x
+                 WHERE x.topic = p.topic AND x.partition = p.partition ",
+            $chosen,
+            ") e ON true LEFT JOIN objects o ON o.id = e.object
+             WHERE p.topic = $1 AND p.partition = $2 ORDER BY e.base_offset"
+        )
+    };
+}
+
+pub(super) const PARTITIONS: &str = select_partitions!(
+    "partitions p WHERE (p.topic, p.partition) IN (SELECT * FROM unnest($1::uuid[], $2::int[]))"
+);
+pub(super) const LOCK_PARTITIONS: &str = select_partitions!(
+    "partitions p WHERE (p.topic, p.partition) IN (SELECT * FROM unnest($1::uuid[], $2::int[]))
+     ORDER BY p.topic, p.partition FOR UPDATE"
+);
+pub(super) const CREATE_PARTITIONS: &str = "INSERT INTO partitions
+    SELECT topic, partition, 0, 0, 0, 0, 0
+    FROM unnest($1::uuid[], $2::int[]) AS named (topic, partition)";
+pub(super) const DROP_PARTITIONS: [&str; 3] = [
+    "DELETE FROM partitions WHERE (topic, partition) IN
+         (SELECT * FROM unnest($1::uuid[], $2::int[]))",
+    "DELETE FROM producers WHERE (topic, partition) IN
+         (SELECT * FROM unnest($1::uuid[], $2::int[]))",
+    "DELETE FROM aborted WHERE (topic, partition) IN
+         (SELECT * FROM unnest($1::uuid[], $2::int[]))",
+];
+/// Drops all extents of partitions, and the references that they were.
+pub(super) const DROP_EXTENTS: &str = "WITH gone AS (
+        DELETE FROM extents WHERE (topic, partition) IN
+            (SELECT * FROM unnest($1::uuid[], $2::int[])) RETURNING object, length
+    ), counted AS (
+        SELECT object, sum(length)::bigint AS bytes FROM gone WHERE object IS NOT NULL
+        GROUP BY object
+    )
+    UPDATE objects SET live_bytes = live_bytes - counted.bytes,
+        dead_since_ms = CASE WHEN live_bytes = counted.bytes THEN $3::bigint END
+    FROM counted WHERE objects.id = counted.object";
+const DROP_EXTENTS_BELOW: &str = "WITH gone AS (
+        DELETE FROM extents
+        WHERE topic = $1 AND partition = $2 AND base_offset < $3 AND last_offset < $3
+        RETURNING object, length
+    ), counted AS (
+        SELECT object, sum(length)::bigint AS bytes FROM gone WHERE object IS NOT NULL
+        GROUP BY object
+    ), dereferenced AS (
+        UPDATE objects SET live_bytes = live_bytes - counted.bytes,
+            dead_since_ms = CASE WHEN live_bytes = counted.bytes THEN $4::bigint END
+        FROM counted WHERE objects.id = counted.object
+    )
+    UPDATE partitions SET log_start_offset = $3, version = version + 1,
+        bytes = bytes - (SELECT coalesce(sum(bytes), 0) FROM counted)
+    WHERE topic = $1 AND partition = $2";
+const DROP_ABORTED_BELOW: &str =
+    "DELETE FROM aborted WHERE topic = $1 AND partition = $2 AND last_offset < $3";
+
+/// A partition's state of the first seven columns.
+pub(super) fn state_of_row(row: &Row) -> PgResult<(TopicPartition, PartitionState)> {
+    let partition = TopicPartition {
+        topic: TopicId(row.try_get::<_, Uuid>(0)?),
+        partition: PartitionIndex(row.try_get(1)?),
+    };
+    let state = PartitionState {
+        version: stored_unsigned(row.try_get(2)?)?,
+        log_start_offset: row.try_get(3)?,
+        high_watermark: row.try_get(4)?,
+        last_stable_offset: row.try_get(5)?,
+        bytes: stored_unsigned(row.try_get(6)?)?,
+    };
+    Ok((partition, state))
+}
+
+/// An extent of eight columns from `at` on; `None` where a join found none.
+pub(super) fn extent_of_row(row: &Row, at: usize) -> PgResult<Option<Extent>> {
+    let Some(base_offset) = row.try_get::<_, Option<i64>>(at)? else {
+        return Ok(None);
+    };
+    let key: Option<String> = row.try_get(at + 2)?;
+    let place = match (row.try_get::<_, Option<&[u8]>>(at + 5)?, key) {
+        (Some(bytes), None) => codec::decode_place(bytes)?,
+        (None, Some(key)) => Place::Range {
+            key,
+            position: stored_unsigned(row.try_get(at + 3)?)?,
+            length: stored_unsigned(row.try_get(at + 4)?)?,
+        },
+        _ => return Err(Error::corrupt("an extent has no place, or two").into()),
+    };
+    let flags: i16 = row.try_get(at + 6)?;
+    let (offset_mode, timestamp_type, has_transactional) = codec::decode_flags(flags.into())?;
+    Ok(Some(Extent {
+        base_offset,
+        last_offset: row.try_get(at + 1)?,
+        place,
+        offset_mode,
+        max_timestamp_ms: row.try_get(at + 7)?,
+        timestamp_type,
+        has_transactional,
+    }))
+}
+
+fn page_of_rows(rows: &[Row]) -> PgResult<Option<ExtentPage>> {
+    let Some(first) = rows.first() else {
+        return Ok(None);
+    };
+    let (_, state) = state_of_row(first)?;
+    let mut extents = Vec::with_capacity(rows.len());
+    for row in rows {
+        extents.extend(extent_of_row(row, 7)?);
+    }
+    Ok(Some(ExtentPage { state, extents }))
+}
+
+/// A producer of the columns (producer, epoch, batches, transaction start, last written).
+pub(super) fn producer_of_row(row: &Row, at: usize) -> PgResult<ProducerState> {
+    Ok(ProducerState {
+        id: ProducerId(row.try_get(at)?),
+        epoch: ProducerEpoch(row.try_get(at + 1)?),
+        batches: codec::decode_batches(row.try_get(at + 2)?)?,
+        transaction_start: row.try_get(at + 3)?,
+        last_written_ms: row.try_get(at + 4)?,
+    })
+}
+
+/// The partitions that a change creates, and those that it drops.
+pub(super) fn partition_changes(change: &Change) -> (Vec<TopicPartition>, Vec<TopicPartition>) {
+    let mut created = Vec::new();
+    let mut dropped = Vec::new();
+    for change in &change.partitions {
+        match change {
+            PartitionChange::Create(partition) => created.push(*partition),
+            PartitionChange::Drop(partition) => dropped.push(*partition),
+        }
+    }
+    (created, dropped)
+}
+
+pub(super) async fn partition_states(
+    connection: &Connection,
+    partitions: &[TopicPartition],
+) -> PgResult<Vec<Option<PartitionState>>> {
+    let (topics, indexes) = super::columns(partitions);
+    let rows = connection
+        .query(
+            select_partitions!(
+                "unnest($1::uuid[], $2::int[]) WITH ORDINALITY AS named (topic, partition, at)
+                 LEFT JOIN partitions p
+                     ON p.topic = named.topic AND p.partition = named.partition
+                 ORDER BY named.at"
+            ),
+            &[&topics, &indexes],
+        )
+        .await?;
+    let states = rows.iter().map(|row| match row.try_get::<_, Option<Uuid>>(0)? {
+        Some(_) => Ok(Some(state_of_row(row)?.1)),
+        None => Ok(None),
+    });
+    states.collect()
+}
+
+pub(super) async fn extents(
+    connection: &Connection,
+    partition: TopicPartition,
+    offset: i64,
+    limit: usize,
+) -> PgResult<Option<ExtentPage>> {
+    // The inner query finds the extent that holds the offset, so that the scan begins there.
+    let sql = select_extents!(
+        "AND x.base_offset >= coalesce((
+             SELECT base_offset FROM extents
+             WHERE topic = p.topic AND partition = p.partition AND base_offset <= $3
+             ORDER BY base_offset DESC LIMIT 1), $3)
+         AND x.last_offset >= $3 ORDER BY x.base_offset LIMIT $4"
+    );
+    let limit = sql_limit(limit);
+    let parameters: Parameters<'_> = &[&partition.topic.0, &partition.partition.0, &offset, &limit];
+    page_of_rows(&connection.query(sql, parameters).await?)
+}
+
+pub(super) async fn extent_by_time(
+    connection: &Connection,
+    partition: TopicPartition,
+    timestamp_ms: i64,
+) -> PgResult<Option<(PartitionState, Option<Extent>)>> {
+    let sql = select_extents!("AND x.max_timestamp_ms >= $3 ORDER BY x.base_offset LIMIT 1");
+    let parameters: Parameters<'_> = &[&partition.topic.0, &partition.partition.0, &timestamp_ms];
+    let page = page_of_rows(&connection.query(sql, parameters).await?)?;
+    Ok(page.map(|mut page| (page.state, page.extents.pop())))
+}
+
+pub(super) async fn extent_of_max_timestamp(
+    connection: &Connection,
+    partition: TopicPartition,
+) -> PgResult<Option<(PartitionState, Option<Extent>)>> {
+    let sql = select_extents!("ORDER BY x.max_timestamp_ms DESC, x.base_offset LIMIT 1");
+    let parameters: Parameters<'_> = &[&partition.topic.0, &partition.partition.0];
+    let page = page_of_rows(&connection.query(sql, parameters).await?)?;
+    Ok(page.map(|mut page| (page.state, page.extents.pop())))
+}
+
+pub(super) async fn producers(
+    connection: &Connection,
+    partition: TopicPartition,
+) -> PgResult<Vec<ProducerState>> {
+    let rows = connection
+        .query(
+            "SELECT producer, epoch, batches, transaction_start, last_written_ms FROM producers
+             WHERE topic = $1 AND partition = $2 ORDER BY producer",
+            &[&partition.topic.0, &partition.partition.0],
+        )
+        .await?;
+    rows.iter().map(|row| producer_of_row(row, 0)).collect()
+}
+
+/// Holds the partition's lock, so that no commit reads what is forgotten here.
+pub(super) async fn expire_producers(
+    connection: &Connection,
+    partition: TopicPartition,
+    written_before_ms: i64,
+) -> PgResult<usize> {
+    let (topics, indexes) = super::columns(&[partition]);
+    let named: Parameters<'_> = &[&topics, &indexes];
+    connection.begin(&[query(LOCK_PARTITIONS, named)]).await?;
+    let expired = connection
+        .query(
+            "DELETE FROM producers WHERE topic = $1 AND partition = $2
+                 AND last_written_ms < $3 AND transaction_start IS NULL
+             RETURNING producer",
+            &[&partition.topic.0, &partition.partition.0, &written_before_ms],
+        )
+        .await?;
+    connection.commit(&[]).await?;
+    Ok(expired.len())
+}
+
+pub(super) async fn aborted(
+    connection: &Connection,
+    partition: TopicPartition,
+    from: i64,
+    until: i64,
+) -> PgResult<Vec<AbortedTransaction>> {
+    let rows = connection
+        .query(
+            "SELECT producer, first_offset, last_offset, last_stable_offset FROM aborted
+             WHERE topic = $1 AND partition = $2 AND last_offset >= $3 AND first_offset < $4
+             ORDER BY last_offset",
+            &[&partition.topic.0, &partition.partition.0, &from, &until],
+        )
+        .await?;
+    let aborted = rows.iter().map(|row| {
+        Ok(AbortedTransaction {
+            producer: ProducerId(row.try_get(0)?),
+            first_offset: row.try_get(1)?,
+            last_offset: row.try_get(2)?,
+            last_stable_offset: row.try_get(3)?,
+        })
+    });
+    aborted.collect()
+}
+
+pub(super) async fn advance_log_start(
+    connection: &Connection,
+    partition: TopicPartition,
+    offset: i64,
+) -> PgResult<Option<PartitionState>> {
+    let (topics, indexes) = super::columns(&[partition]);
+    let named: Parameters<'_> = &[&topics, &indexes];
+    let answers =
+        connection.begin(&[query(LOCK_PARTITIONS, named), query(super::NOW, &[])]).await?;
+    let before = answers[0].first().map(state_of_row).transpose()?;
+    let now_ms = super::now_of(&answers[1])?;
+    let target = before.map(|(_, state)| (offset.min(state.high_watermark), state));
+    let Some((log_start, _)) = target.filter(|(start, state)| *start > state.log_start_offset)
+    else {
+        connection.roll_back().await?;
+        return Ok(before.map(|(_, state)| state));
+    };
+    let (topic, index) = (partition.topic.0, partition.partition.0);
+    let below: Parameters<'_> = &[&topic, &index, &log_start];
+    let dropped: Parameters<'_> = &[&topic, &index, &log_start, &now_ms];
+    // The state afterwards is read in the transaction, while the partition is locked.
+    connection.query(DROP_EXTENTS_BELOW, dropped).await?;
+    let rows = connection.query(PARTITIONS, named).await?;
+    let after = rows.first().map(state_of_row).transpose()?;
+    connection.commit(&[query(DROP_ABORTED_BELOW, below)]).await?;
+    Ok(after.map(|(_, state)| state))
+}
+
+/// Extents as the columns of an insert.
+#[derive(Default)]
+pub(super) struct ExtentColumns {
+    topics: Vec<Uuid>,
+    partitions: Vec<i32>,
+    base_offsets: Vec<i64>,
+    last_offsets: Vec<i64>,
+    objects: Vec<Option<i64>>,
+    positions: Vec<Option<i64>>,
+    lengths: Vec<Option<i64>>,
+    places: Vec<Option<Vec<u8>>>,
+    flags: Vec<i16>,
+    max_timestamps: Vec<i64>,
+}
+
+impl ExtentColumns {
+    pub(super) const INSERT: &str = "INSERT INTO extents SELECT * FROM unnest($1::uuid[],
+        $2::int[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+        $8::bytea[], $9::smallint[], $10::bigint[])";
+
+    /// Adds an extent; `object` is the row id of the object that it names.
+    pub(super) fn push(
+        &mut self,
+        partition: TopicPartition,
+        extent: &Extent,
+        object: Option<i64>,
+    ) -> PgResult<()> {
+        let range = match &extent.place {
+            Place::Range { position, length, .. } => {
+                Some((to_stored(*position)?, to_stored(*length)?))
+            }
+            Place::Marker { .. } | Place::Hole => None,
+        };
+        let (mode, kind) = (extent.offset_mode, extent.timestamp_type);
+        self.topics.push(partition.topic.0);
+        self.partitions.push(partition.partition.0);
+        self.base_offsets.push(extent.base_offset);
+        self.last_offsets.push(extent.last_offset);
+        self.objects.push(range.and(object));
+        self.positions.push(range.map(|(position, _)| position));
+        self.lengths.push(range.map(|(_, length)| length));
+        self.places.push(codec::encode_place(&extent.place));
+        self.flags.push(codec::extent_flags(mode, kind, extent.has_transactional));
+        self.max_timestamps.push(extent.max_timestamp_ms);
+        Ok(())
+    }
+
+    /// The parameters of [`Self::INSERT`].
+    pub(super) fn parameters(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 10] {
+        [
+            &self.topics,
+            &self.partitions,
+            &self.base_offsets,
+            &self.last_offsets,
+            &self.objects,
+            &self.positions,
+            &self.lengths,
+            &self.places,
+            &self.flags,
+            &self.max_timestamps,
+        ]
+    }
+}
+
+/// The fence's lock and a partition's, in one flight, with the extents from `offset` on.
+pub(super) async fn begin_replacement(
+    connection: &Connection,
+    fence: &Fence,
+    partition: TopicPartition,
+    offset: i64,
+    count: usize,
+) -> PgResult<(Option<ExtentPage>, i64)> {
+    let absent = facts::absent_key(fence);
+    let (topics, indexes) = super::columns(&[partition]);
+    let limit = sql_limit(count);
+    let held: Parameters<'_> = &[&absent];
+    let key: &str = fence.0.key.as_str();
+    let fence_key: Parameters<'_> = &[&key];
+    let named: Parameters<'_> = &[&topics, &indexes];
+    let page: Parameters<'_> = &[&partition.topic.0, &partition.partition.0, &offset, &limit];
+    let answers = connection
+        .begin(&[
+            query(facts::HOLD_ABSENT, held),
+            query(facts::LOCK_FENCE, fence_key),
+            query(LOCK_PARTITIONS, named),
+            query(select_extents!("AND x.base_offset >= $3 ORDER BY x.base_offset LIMIT $4"), page),
+            query(super::NOW, &[]),
+        ])
+        .await?;
+    facts::check_fence(fence, &answers[1])?;
+    Ok((page_of_rows(&answers[3])?, super::now_of(&answers[4])?))
+}

@@ -1,0 +1,220 @@
+//! The embedded backend: one SQLite file of one process, in WAL mode with `synchronous=FULL`.
+//!
+//! | file | is |
+//! |---|---|
+//! | `open.rs` | durability settings, migrations |
+//! | `lock.rs` | the guard against a second process |
+//! | `writer.rs`, `readers.rs` | the threads that own the connections |
+//! | `commit.rs` | segments' outcomes |
+//! | `log.rs`, `objects.rs` | extents and the objects that they name |
+//! | `facts.rs` | keyed facts |
+
+mod commit;
+mod error;
+mod facts;
+mod lock;
+mod log;
+mod objects;
+mod open;
+mod readers;
+mod writer;
+
+use crate::backend::Backend;
+use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
+use crate::rows::{
+    AbortedTransaction, DeadObject, Extent, ExtentPage, PartitionState, ProducerState, Replacement,
+    SegmentFacts, SegmentOutcome,
+};
+use crate::validate;
+use async_trait::async_trait;
+use bytes::Bytes;
+use floe_env::{Env, Error, Result};
+use kfs::{SegmentId, TopicPartition};
+use lock::FileLock;
+use readers::Readers;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use writer::Writer;
+
+/// A metadata store in one file.
+pub struct SqliteBackend {
+    env: Env,
+    path: PathBuf,
+    writer: Writer,
+    readers: Readers,
+}
+
+impl std::fmt::Debug for SqliteBackend {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("SqliteBackend").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl SqliteBackend {
+    /// Opens a metadata file, or makes it; its directory must exist. Takes `{path}.lock` until the
+    /// backend and its workers are gone. The store's clock is the environment's.
+    ///
+    /// Errors: `Unavailable` where another process has it or the disk does not serve, `Invalid`
+    /// where it is no metadata file or too new, `Corrupt` where it is damaged.
+    pub async fn open(env: &Env, path: &Path) -> Result<Self> {
+        let opened = path.to_owned();
+        let (lock, connection) = env
+            .blocking(move || {
+                let lock = FileLock::take(&opened)?;
+                Ok::<_, Error>((lock, open::open_writer(&opened)?))
+            })
+            .await?;
+        let lock = Arc::new(lock);
+        let readers = Readers::start(env, path, &lock)?;
+        let writer = Writer::start(env, connection, lock);
+        Ok(Self { env: env.clone(), path: path.to_owned(), writer, readers })
+    }
+
+    /// The metadata file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[async_trait]
+impl Backend for SqliteBackend {
+    async fn commit_segments(
+        &self,
+        fence: &Fence,
+        segments: &[SegmentFacts],
+    ) -> Result<Vec<SegmentOutcome>> {
+        validate::check_segments(segments)?;
+        let (fence, segments, now_ms) = (fence.clone(), segments.to_vec(), self.env.now_ms());
+        self.writer.call(move |sql| commit::commit(sql, &fence, &segments, now_ms)).await
+    }
+
+    async fn segment_outcome(&self, id: SegmentId) -> Result<Option<SegmentOutcome>> {
+        validate::check_segment_id(id)?;
+        self.readers.call(move |sql| commit::outcome(sql, id)).await
+    }
+
+    async fn abandon_segment(&self, fence: &Fence, id: SegmentId) -> Result<SegmentOutcome> {
+        validate::check_segment_id(id)?;
+        let fence = fence.clone();
+        self.writer.call(move |sql| commit::abandon(sql, &fence, id)).await
+    }
+
+    async fn forget_outcomes(&self, fence: &Fence, up_to: SegmentId) -> Result<()> {
+        validate::check_segment_id(up_to)?;
+        let fence = fence.clone();
+        self.writer.call(move |sql| commit::forget(sql, &fence, up_to)).await
+    }
+
+    async fn partition_states(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<Vec<Option<PartitionState>>> {
+        let partitions = partitions.to_vec();
+        self.readers.call(move |sql| log::partition_states(sql, &partitions)).await
+    }
+
+    async fn extents(
+        &self,
+        partition: TopicPartition,
+        offset: i64,
+        limit: usize,
+    ) -> Result<Option<ExtentPage>> {
+        self.readers.call(move |sql| log::extents(sql, partition, offset, limit)).await
+    }
+
+    async fn extent_by_time(
+        &self,
+        partition: TopicPartition,
+        timestamp_ms: i64,
+    ) -> Result<Option<(PartitionState, Option<Extent>)>> {
+        self.readers.call(move |sql| log::extent_by_time(sql, partition, timestamp_ms)).await
+    }
+
+    async fn extent_of_max_timestamp(
+        &self,
+        partition: TopicPartition,
+    ) -> Result<Option<(PartitionState, Option<Extent>)>> {
+        self.readers.call(move |sql| log::extent_of_max_timestamp(sql, partition)).await
+    }
+
+    async fn producers(&self, partition: TopicPartition) -> Result<Vec<ProducerState>> {
+        self.readers.call(move |sql| log::producers(sql, partition)).await
+    }
+
+    async fn expire_producers(
+        &self,
+        partition: TopicPartition,
+        written_before_ms: i64,
+    ) -> Result<usize> {
+        let expire = move |sql: &_| log::expire_producers(sql, partition, written_before_ms);
+        self.writer.call(expire).await
+    }
+
+    async fn aborted(
+        &self,
+        partition: TopicPartition,
+        from: i64,
+        until: i64,
+    ) -> Result<Vec<AbortedTransaction>> {
+        self.readers.call(move |sql| log::aborted(sql, partition, from, until)).await
+    }
+
+    async fn advance_log_start(
+        &self,
+        partition: TopicPartition,
+        offset: i64,
+    ) -> Result<Option<PartitionState>> {
+        let now_ms = self.env.now_ms();
+        self.writer.call(move |sql| log::advance_log_start(sql, partition, offset, now_ms)).await
+    }
+
+    async fn replace_extents(
+        &self,
+        fence: &Fence,
+        replacement: &Replacement,
+    ) -> Result<ChangeOutcome> {
+        validate::check_replacement(replacement)?;
+        let (fence, replacement, now_ms) = (fence.clone(), replacement.clone(), self.env.now_ms());
+        self.writer.call(move |sql| log::replace(sql, &fence, &replacement, now_ms)).await
+    }
+
+    async fn dead_objects(&self, dead_before_ms: i64, limit: usize) -> Result<Vec<DeadObject>> {
+        self.readers.call(move |sql| objects::dead(sql, dead_before_ms, limit)).await
+    }
+
+    async fn known_objects(&self, keys: &[String]) -> Result<Vec<bool>> {
+        let keys = keys.to_vec();
+        self.readers.call(move |sql| objects::known(sql, &keys)).await
+    }
+
+    async fn forget_objects(&self, keys: &[String]) -> Result<()> {
+        let keys = keys.to_vec();
+        self.writer.call(move |sql| objects::forget(sql, &keys)).await
+    }
+
+    async fn get(&self, keys: &[FactKey]) -> Result<Vec<Option<Bytes>>> {
+        let keys = keys.to_vec();
+        self.readers.call(move |sql| facts::get(sql, &keys)).await
+    }
+
+    async fn scan(&self, range: &FactRange, limit: usize) -> Result<Vec<(FactKey, Bytes)>> {
+        validate::check_range(range)?;
+        let range = range.clone();
+        self.readers.call(move |sql| facts::scan(sql, &range, limit)).await
+    }
+
+    async fn change(&self, change: &Change) -> Result<ChangeOutcome> {
+        validate::check_change(change)?;
+        let (change, now_ms) = (change.clone(), self.env.now_ms());
+        self.writer.call(move |sql| facts::change(sql, &change, now_ms)).await
+    }
+
+    async fn now_ms(&self) -> Result<i64> {
+        Ok(self.env.now_ms())
+    }
+}
+
+/// A limit as SQL takes it.
+fn sql_limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

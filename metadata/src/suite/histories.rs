@@ -1,0 +1,350 @@
+//! Random histories. [`sequential`] makes the same calls on a backend and on the model and compares
+//! every answer; [`concurrent`] makes calls at the same time, and then looks for a serial order,
+//! consistent with real time, in which the model gives the same answers.
+
+use super::*;
+use crate::model::ModelBackend;
+use crate::rows::{Place, Replacement};
+use crate::suite::serial_order::{Answer, Call, Record};
+use floe_env::{ErrorKind, Lane};
+use kfs::OffsetMode;
+use parking_lot::Mutex;
+
+/// Case numbers of concurrent histories begin here.
+pub(super) const FIRST_CONCURRENT_CASE: u64 = 100_000;
+/// Case numbers of sequential histories begin here.
+const FIRST_SEQUENTIAL_CASE: u64 = 500;
+const PARTITIONS: usize = 3;
+const PRODUCERS: u64 = 3;
+
+/// How a concurrent run goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Decides everything that is random; tasks interleave as they like.
+    pub seed: u64,
+    /// Tasks at the same time.
+    pub tasks: usize,
+    /// Calls of each.
+    pub calls: usize,
+}
+
+/// What the calls are about: the same for the backend and for the model.
+pub(super) struct World {
+    pub(super) broker: Registration,
+    pub(super) partitions: Vec<TopicPartition>,
+    producers: Vec<ProducerId>,
+    facts: Vec<FactKey>,
+}
+
+impl World {
+    pub(super) async fn new(context: &Context) -> Self {
+        let broker = context.register(BrokerId((context.number * 1000) as i32)).await;
+        let first = (context.number * 1000) as i64;
+        Self {
+            broker,
+            partitions: context.partitions(PARTITIONS as i32).await,
+            producers: (0..PRODUCERS).map(|number| ProducerId(first + number as i64)).collect(),
+            facts: ["a", "b", "c"].iter().map(|name| context.key(name)).collect(),
+        }
+    }
+
+    /// Sections with batches of producers that go on, repeat themselves, leave gaps and restart.
+    pub(super) fn sections(&self, random: &mut Random) -> Vec<(TopicPartition, Vec<BatchFacts>)> {
+        let mut sections = Vec::new();
+        for partition in &self.partitions {
+            if random.one_in(2) {
+                continue;
+            }
+            let batches = 1 + random.below(4);
+            sections.push((*partition, (0..batches).map(|_| self.batch(random)).collect()));
+        }
+        if random.one_in(10) {
+            let mut missing = self.partitions[0];
+            missing.partition.0 = 1000;
+            sections.push((missing, vec![plain(1)]));
+        }
+        sections
+    }
+
+    fn batch(&self, random: &mut Random) -> BatchFacts {
+        let mut batch = if random.one_in(3) {
+            plain(1 + random.below(3) as u32)
+        } else {
+            let producer = self.producers[random.below(PRODUCERS) as usize];
+            let epoch = i16::from(random.one_in(12));
+            // Few sequences, so that they often follow one another.
+            idempotent(producer, epoch, random.below(6) as i32, 1)
+        };
+        batch.max_timestamp_ms = random.below(50) as i64;
+        batch
+    }
+
+    fn change(&self, random: &mut Random, known: &[Option<Bytes>]) -> Change {
+        let mut change = Change::default();
+        for (key, value) in self.facts.iter().zip(known) {
+            if random.one_in(3) {
+                change.checks.push(crate::store::unchanged(key.clone(), value.clone()));
+            }
+            match random.below(4) {
+                0 => change.writes.push(Write::Delete(key.clone())),
+                1 => {
+                    let value = Bytes::from(random.below(3).to_string());
+                    change.writes.push(Write::Put(key.clone(), value));
+                }
+                _ => {}
+            }
+        }
+        change
+    }
+}
+
+/// Makes `calls` random calls, one after the other, on a backend and on a model of its own, and
+/// compares every answer.
+pub async fn sequential(backend: Arc<dyn Backend>, env: &Env, seed: u64, calls: usize) {
+    let model: Arc<dyn Backend> = Arc::new(ModelBackend::new(env.clone()));
+    let number = FIRST_SEQUENTIAL_CASE + seed;
+    let real = Context::new(backend, env.clone(), number);
+    let model = Context::new(model, env.clone(), number);
+    let world = World::new(&real).await;
+    let same = World::new(&model).await;
+    assert_eq!(world.broker, same.broker, "the store has served another run");
+    let mut random = Random(seed);
+    for call in 0..calls {
+        let mut for_model = random.clone();
+        let one = Box::pin(random_call(&world, real.store(), &mut random)).await;
+        let two = Box::pin(random_call(&world, model.store(), &mut for_model)).await;
+        assert_eq!(one, two, "call {call} of seed {seed}");
+    }
+}
+
+/// One call, with its answer as text.
+async fn random_call(world: &World, store: &MetadataStore, random: &mut Random) -> String {
+    let fence = &world.broker.fence;
+    let partition = world.partitions[random.below(PARTITIONS as u64) as usize];
+    let offset = random.below(60) as i64;
+    match random.below(14) {
+        0..=3 => {
+            let count = 1 + random.below(3);
+            // Some counters come again: replays.
+            let segments: Vec<SegmentFacts> = (0..count)
+                .map(|_| {
+                    let counter = random.below(300);
+                    // A counter has one content.
+                    let mut content = Random(counter);
+                    segment(&world.broker, counter, world.sections(&mut content))
+                })
+                .collect();
+            described(store.commit_segments(fence, &segments).await)
+        }
+        4 => {
+            let id = segment(&world.broker, random.below(300), Vec::new()).id;
+            described(store.abandon_segment(fence, id).await)
+        }
+        5 => {
+            let id = segment(&world.broker, random.below(300), Vec::new()).id;
+            described(store.segment_outcome(id).await)
+        }
+        6 => {
+            let up_to = random.below(4);
+            let id = segment(&world.broker, up_to, Vec::new()).id;
+            described(store.forget_outcomes(fence, id).await)
+        }
+        7 => described(store.advance_log_start(partition, offset).await),
+        8 => described(store.extents(partition, offset, random.below(5) as usize).await),
+        9 => {
+            let by_time = store.extent_by_time(partition, offset).await;
+            described((by_time, store.extent_of_max_timestamp(partition).await))
+        }
+        10 => {
+            let producers = store.producers(partition).await.map(|mut producers| {
+                // The one thing that is the clock's.
+                producers.iter_mut().for_each(|producer| producer.last_written_ms = 0);
+                producers
+            });
+            described((producers, store.partition_states(&world.partitions).await))
+        }
+        11 => random_replacement(store, world, partition, offset, random).await,
+        12 => {
+            let dead = store.dead_objects(i64::MAX, usize::MAX).await.unwrap();
+            let prefix = format!("wal/{}-", world.broker.id);
+            let mine = dead.into_iter().map(|object| object.key);
+            let mut mine: Vec<String> = mine.filter(|key| key.starts_with(&prefix)).collect();
+            mine.sort();
+            mine.truncate(2);
+            store.forget_objects(&mine).await.unwrap();
+            described((store.known_objects(&mine).await, mine))
+        }
+        _ => {
+            let known = store.backend().get(&world.facts).await.unwrap();
+            let change = world.change(random, &known);
+            described((store.backend().change(&change).await, known))
+        }
+    }
+}
+
+fn described(answer: impl std::fmt::Debug) -> String {
+    // Messages may differ between backends, kinds may not; both have kind first in their form.
+    format!("{answer:?}")
+}
+
+async fn random_replacement(
+    store: &MetadataStore,
+    world: &World,
+    partition: TopicPartition,
+    offset: i64,
+    random: &mut Random,
+) -> String {
+    let count = 1 + random.below(3) as usize;
+    let page = store.extents(partition, offset, count).await.unwrap().unwrap();
+    let (Some(first), Some(last)) = (page.extents.first(), page.extents.last()) else {
+        return String::new();
+    };
+    let place = if random.one_in(4) {
+        Place::Hole
+    } else {
+        let key = format!("wal/{}-merged-{}", world.broker.id, random.next());
+        Place::Range { key, position: 0, length: 10 }
+    };
+    let replacement = Extent {
+        base_offset: first.base_offset,
+        last_offset: last.last_offset,
+        place,
+        offset_mode: OffsetMode::Absolute,
+        max_timestamp_ms: random.below(50) as i64,
+        timestamp_type: TimestampType::CreateTime,
+        has_transactional: false,
+    };
+    let mut sources = page.extents.clone();
+    if random.one_in(5) {
+        sources[0].max_timestamp_ms += 1;
+    }
+    let change =
+        Replacement { partition, sources, replacement: vec![replacement], object_size: 10 };
+    described(store.replace_extents(&world.broker.fence, &change).await)
+}
+
+/// Makes random calls at the same time and checks that they have a serial order. Answers how many
+/// calls had an unknown outcome, and were asked about again. `stormy` is the same store, whose
+/// calls may fail in every way that the trait allows.
+pub async fn concurrent(
+    calm: Arc<dyn Backend>,
+    stormy: Arc<dyn Backend>,
+    env: &Env,
+    plan: Plan,
+) -> usize {
+    let number = FIRST_CONCURRENT_CASE + plan.seed;
+    let calm = Context::new(calm, env.clone(), number);
+    let context = Arc::new(Context::new(stormy, env.clone(), number));
+    let world = Arc::new(World::new(&calm).await);
+    let records = Arc::new(Mutex::new(Vec::new()));
+    let clock = Arc::new(AtomicU64::new(0));
+    let mut tasks = Vec::new();
+    for task in 0..plan.tasks {
+        let (context, world) = (Arc::clone(&context), Arc::clone(&world));
+        let (records, clock) = (Arc::clone(&records), Arc::clone(&clock));
+        let random = Random(plan.seed.wrapping_mul(1_000_003) + task as u64);
+        let work = async move {
+            let mut client = Client { context, world, random, clock, unknown: 0 };
+            for call in 0..plan.calls {
+                let record = client.call((task * plan.calls + call) as u64).await;
+                records.lock().push(record);
+            }
+            client.unknown
+        };
+        tasks.push(env.spawn("history", Lane::Foreground, work));
+    }
+    let mut unknown = 0;
+    for task in tasks {
+        unknown += task.await.unwrap();
+    }
+    let records = std::mem::take(&mut *records.lock());
+    let states = calm.store.partition_states(&world.partitions).await.unwrap();
+    serial_order::check(&world, env, plan.seed, records, &states).await;
+    unknown
+}
+
+struct Client {
+    context: Arc<Context>,
+    world: Arc<World>,
+    random: Random,
+    clock: Arc<AtomicU64>,
+    unknown: usize,
+}
+
+impl Client {
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    async fn call(&mut self, number: u64) -> Record {
+        let called = self.tick();
+        let (call, answer) = match self.random.below(8) {
+            0 => {
+                let at = self.random.below(PARTITIONS as u64) as usize;
+                let partition = self.world.partitions[at];
+                let offset = self.random.below(40) as i64;
+                (
+                    Call::Advance(partition, offset),
+                    Answer::State(self.advance(partition, offset).await),
+                )
+            }
+            1 => {
+                // Often of a segment that another task commits now.
+                let counter = number.saturating_sub(self.random.below(3));
+                let id = segment(&self.world.broker, counter, Vec::new()).id;
+                let outcome = self.abandon(id).await;
+                (Call::Abandon(id), Answer::Outcome(outcome))
+            }
+            _ => {
+                let sections = self.world.sections(&mut self.random);
+                let segment = segment(&self.world.broker, number, sections);
+                let outcome = self.commit(&segment).await;
+                (Call::Commit(segment), Answer::Outcome(outcome))
+            }
+        };
+        Record { called, answered: self.tick(), call, answer }
+    }
+
+    async fn commit(&mut self, segment: &SegmentFacts) -> SegmentOutcome {
+        let segments = std::slice::from_ref(segment);
+        loop {
+            let fence = &self.world.broker.fence;
+            match self.context.store.commit_segments(fence, segments).await {
+                Ok(mut outcomes) => return outcomes.remove(0),
+                Err(error) => self.try_again(&error).await,
+            }
+            // As a broker does: ask by id, then settle.
+            match self.context.store.segment_outcome(segment.id).await {
+                Ok(Some(outcome)) => return outcome,
+                Ok(None) => {}
+                Err(error) => self.try_again(&error).await,
+            }
+        }
+    }
+
+    async fn abandon(&mut self, id: SegmentId) -> SegmentOutcome {
+        loop {
+            match self.context.store.abandon_segment(&self.world.broker.fence, id).await {
+                Ok(outcome) => return outcome,
+                Err(error) => self.try_again(&error).await,
+            }
+        }
+    }
+
+    async fn advance(&mut self, partition: TopicPartition, offset: i64) -> PartitionState {
+        loop {
+            // Made twice it is made once.
+            match self.context.store.advance_log_start(partition, offset).await {
+                Ok(state) => return state.unwrap(),
+                Err(error) => self.try_again(&error).await,
+            }
+        }
+    }
+
+    async fn try_again(&mut self, error: &floe_env::Error) {
+        self.unknown += usize::from(error.kind() == ErrorKind::UnknownOutcome);
+        let expected = error.is_transient() || error.kind() == ErrorKind::UnknownOutcome;
+        assert!(expected, "{error}");
+        self.context.store.wait_for_conflict(3).await;
+    }
+}

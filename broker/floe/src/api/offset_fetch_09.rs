@@ -1,0 +1,206 @@
+//! OffsetFetch: v1-10.
+//!
+//! v2 all topics, error of the whole; v5 leader epoch; v7 require stable, which nothing is pending
+//! for until there are transactions; v8 several groups; v10 topic ids. Always answered from the
+//! metadata store, whatever the group's state: one that does not exist simply has no offsets.
+
+use super::{Handled, RequestContext, api};
+use crate::broker::Broker;
+use crate::topics::KnownTopic;
+use floe_env::Result as FloeResult;
+use floe_metadata::groups::CommittedOffset;
+use floe_wire::ErrorCode;
+use floe_wire::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopics,
+};
+use floe_wire::messages::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+};
+use floe_wire::messages::{OffsetFetchRequest, OffsetFetchResponse, StrBytes, TopicName};
+use kfs::{TopicId, TopicPartition};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use uuid::Uuid;
+
+pub(super) const API: super::Api = api!(OffsetFetch, 1..=10, handle);
+
+/// The first version with an error of the whole answer.
+const ERROR_SINCE: i16 = 2;
+/// The first version with several groups.
+const GROUPS_SINCE: i16 = 8;
+/// The first version that names topics by id.
+const TOPIC_IDS_SINCE: i16 = 10;
+/// Clients look for the coordinator again and repeat the request.
+const FAILED: ErrorCode = ErrorCode::NotCoordinator;
+
+/// A topic's part of the answer, before it takes the shape of a version.
+struct Fetched {
+    name: TopicName,
+    id: Uuid,
+    partitions: Vec<OffsetFetchResponsePartitions>,
+}
+
+async fn handle(
+    broker: Arc<Broker>,
+    context: RequestContext,
+    request: OffsetFetchRequest,
+) -> Handled {
+    let version = context.version;
+    if version < GROUPS_SINCE {
+        return context.reply(&single(&broker, version, request).await);
+    }
+    let mut groups = Vec::with_capacity(request.groups.len());
+    for group in request.groups {
+        let answer = OffsetFetchResponseGroup::default();
+        let answer = match fetch(&broker, version, &group).await {
+            Ok(topics) => {
+                let topics = topics.into_iter().map(|topic| {
+                    let answer = OffsetFetchResponseTopics::default();
+                    let answer = match version >= TOPIC_IDS_SINCE {
+                        true => answer.with_topic_id(topic.id),
+                        false => answer.with_name(topic.name),
+                    };
+                    answer.with_partitions(topic.partitions)
+                });
+                answer.with_topics(topics.collect())
+            }
+            Err(code) => answer.with_error_code(code.code()),
+        };
+        groups.push(answer.with_group_id(group.group_id));
+    }
+    context.reply(&OffsetFetchResponse::default().with_groups(groups))
+}
+
+/// Versions with a single group.
+async fn single(broker: &Broker, version: i16, request: OffsetFetchRequest) -> OffsetFetchResponse {
+    let topics = request.topics.map(|topics| {
+        let topics = topics.into_iter().map(|topic| {
+            OffsetFetchRequestTopics::default()
+                .with_name(topic.name)
+                .with_partition_indexes(topic.partition_indexes)
+        });
+        topics.collect()
+    });
+    let group = OffsetFetchRequestGroup::default();
+    let group = group.with_group_id(request.group_id).with_topics(topics);
+    let response = OffsetFetchResponse::default();
+    let topics = match fetch(broker, version, &group).await {
+        Ok(topics) => topics,
+        Err(code) if version >= ERROR_SINCE => return response.with_error_code(code.code()),
+        Err(code) => {
+            let asked = group.topics.unwrap_or_default().into_iter();
+            asked.map(|topic| every_partition(topic, code)).collect()
+        }
+    };
+    let topics = topics.into_iter().map(|topic| {
+        let partitions = topic.partitions.into_iter().map(|partition| {
+            OffsetFetchResponsePartition::default()
+                .with_partition_index(partition.partition_index)
+                .with_committed_offset(partition.committed_offset)
+                .with_committed_leader_epoch(partition.committed_leader_epoch)
+                .with_metadata(partition.metadata)
+                .with_error_code(partition.error_code)
+        });
+        let partitions = partitions.collect();
+        OffsetFetchResponseTopic::default().with_name(topic.name).with_partitions(partitions)
+    });
+    response.with_topics(topics.collect())
+}
+
+async fn fetch(
+    broker: &Broker,
+    version: i16,
+    group: &OffsetFetchRequestGroup,
+) -> Result<Vec<Fetched>, ErrorCode> {
+    let fetched = match &group.topics {
+        Some(topics) => named(broker, version, &group.group_id, topics).await,
+        None => all(broker, &group.group_id).await,
+    };
+    fetched.map_err(|error| {
+        tracing::warn!(group = %*group.group_id, %error, "offsets could not be fetched");
+        FAILED
+    })
+}
+
+async fn named(
+    broker: &Broker,
+    version: i16,
+    group: &str,
+    topics: &[OffsetFetchRequestTopics],
+) -> FloeResult<Vec<Fetched>> {
+    let mut known: Vec<Option<Arc<KnownTopic>>> = Vec::with_capacity(topics.len());
+    for topic in topics {
+        known.push(match version >= TOPIC_IDS_SINCE {
+            true => broker.topic_by_id(TopicId(topic.topic_id)).await?,
+            false => broker.topic_by_name(&topic.name).await?,
+        });
+    }
+    let asked = topics.iter().zip(&known).flat_map(|(topic, known)| {
+        let indexes = topic.partition_indexes.iter();
+        indexes.filter_map(|index| known.as_ref()?.partition(*index))
+    });
+    let asked: Vec<TopicPartition> = asked.collect();
+    let stored = broker.metadata.offsets_of(group, &asked).await?;
+    let mut found = stored.into_iter();
+    let mut fetched = Vec::with_capacity(topics.len());
+    for (topic, known) in topics.iter().zip(known) {
+        let Some(known) = known else {
+            let code = match version >= TOPIC_IDS_SINCE {
+                true => ErrorCode::UnknownTopicId,
+                false => ErrorCode::None,
+            };
+            fetched.push(every_partition(topic.clone(), code));
+            continue;
+        };
+        let partitions = topic.partition_indexes.iter().map(|index| {
+            let offset = known.partition(*index).and_then(|_| found.next().flatten());
+            partition(*index, offset, ErrorCode::None)
+        });
+        let partitions = partitions.collect();
+        fetched.push(Fetched { name: topic.name.clone(), id: topic.topic_id, partitions });
+    }
+    Ok(fetched)
+}
+
+/// All offsets of a group but those of topics that are gone, which wait for their deletion.
+async fn all(broker: &Broker, group: &str) -> FloeResult<Vec<Fetched>> {
+    let mut topics: BTreeMap<Uuid, Fetched> = BTreeMap::new();
+    for (place, offset) in broker.metadata.offsets(group).await? {
+        let id = place.topic.0;
+        if let Some(topic) = topics.get_mut(&id) {
+            topic.partitions.push(partition(place.partition.0, Some(offset), ErrorCode::None));
+        } else if let Some(known) = broker.topic_by_id(place.topic).await? {
+            let name = TopicName(StrBytes::from_string(known.topic.name.clone()));
+            let partitions = vec![partition(place.partition.0, Some(offset), ErrorCode::None)];
+            topics.insert(id, Fetched { name, id, partitions });
+        }
+    }
+    Ok(topics.into_values().collect())
+}
+
+fn every_partition(topic: OffsetFetchRequestTopics, code: ErrorCode) -> Fetched {
+    let indexes = topic.partition_indexes.iter();
+    let partitions = indexes.map(|index| partition(*index, None, code)).collect();
+    Fetched { name: topic.name, id: topic.topic_id, partitions }
+}
+
+fn partition(
+    index: i32,
+    offset: Option<CommittedOffset>,
+    code: ErrorCode,
+) -> OffsetFetchResponsePartitions {
+    let partition = OffsetFetchResponsePartitions::default()
+        .with_partition_index(index)
+        .with_error_code(code.code());
+    match offset {
+        Some(offset) => partition
+            .with_committed_offset(offset.offset)
+            .with_committed_leader_epoch(offset.leader_epoch)
+            .with_metadata(Some(StrBytes::from_string(offset.metadata))),
+        None => partition
+            .with_committed_offset(-1)
+            .with_committed_leader_epoch(-1)
+            .with_metadata(Some(StrBytes::default())),
+    }
+}

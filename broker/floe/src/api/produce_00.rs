@@ -1,0 +1,346 @@
+//! Produce: v3-13 (0-2 are advertised for old librdkafka and close the connection, as in Kafka).
+//!
+//! v7 zstd; v8 record errors; v13 topic ids instead of names. `acks` 1 and -1 are the same: the answer comes when the
+//! records are durable and visible. The order of the checks is Kafka's: partition, block, acks, batch, sequence.
+
+use super::{Handled, Reply, RequestContext, api};
+use crate::broker::Broker;
+use crate::error_codes::{batch_code, error_code, refusal_code};
+use crate::topics::KnownTopic;
+use bytes::{Bytes, BytesMut};
+use floe_log::{AppendBatch, AppendError, AppendResult, Ticket};
+use floe_metadata::rows::ProducerBatch;
+use floe_wire::ErrorCode;
+use floe_wire::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+};
+use floe_wire::messages::{ProduceRequest, ProduceResponse, StrBytes, TopicName};
+use kfs::{
+    BatchError, BatchSummary, ProducerEpoch, ProducerId, TimestampType, TopicId, TopicPartition,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) const API: super::Api = api!(Produce, 3..=13, handle);
+
+/// The first version that may carry zstd.
+const ZSTD_SINCE: i16 = 7;
+/// The first version that names topics by id.
+const TOPIC_IDS_SINCE: i16 = 13;
+
+/// A partition's place in the answer.
+type Place = (usize, i32);
+
+/// Batches on their way to the log, with the place of each one's answer.
+#[derive(Default)]
+struct Accepted {
+    places: Vec<Place>,
+    batches: Vec<AppendBatch>,
+    append_times: Vec<i64>,
+}
+
+async fn handle(
+    broker: Arc<Broker>,
+    context: RequestContext,
+    request: ProduceRequest,
+) -> Handled {
+    let mut answer = Answer::new(&request);
+    let mut accepted = Accepted::default();
+    let is_transactional = request.transactional_id.is_some();
+    // A partition that is listed twice is answered once, and its last entry counts.
+    let mut entries: BTreeMap<Place, Option<Bytes>> = BTreeMap::new();
+    for (at, topic) in request.topic_data.into_iter().enumerate() {
+        for partition in topic.partition_data {
+            entries.insert((at, partition.index), partition.records);
+        }
+    }
+    for (place, records) in entries {
+        let checked = match answer.topic(&broker, &context, place.0) {
+            Err(code) => Err(Refused::code(code)),
+            Ok(topic) => {
+                let (at, acks) = (place.1, request.acks);
+                let checked =
+                    check(&broker, &context, &topic, at, records, acks, is_transactional);
+                match checked {
+                    Ok((batch, append_time_ms)) => recompressed(&broker, &topic, batch)
+                        .await
+                        .map(|batch| (batch, append_time_ms)),
+                    Err(refused) => Err(refused),
+                }
+            }
+        };
+        match checked {
+            Ok((batch, append_time_ms)) => {
+                accepted.places.push(place);
+                accepted.batches.push(batch);
+                accepted.append_times.push(append_time_ms);
+            }
+            Err(refused) => answer.refuse(place, refused),
+        }
+    }
+    let timeout = Duration::from_millis(request.timeout_ms.max(0).unsigned_abs().into());
+    if accepted.batches.is_empty() {
+        return finish(&context, request.acks, answer);
+    }
+    match broker.log.append(std::mem::take(&mut accepted.batches)).await {
+        Err(error) => {
+            accepted.places.iter().for_each(|place| {
+                answer.refuse(*place, Refused::code(error_code(&error)));
+            });
+            finish(&context, request.acks, answer)
+        }
+        Ok(ticket) => Ok(Reply::Later(Box::pin(async move {
+            let outcome = outcome(&broker, ticket, timeout).await;
+            answer.take(&accepted, outcome);
+            finish(&context, request.acks, answer).unwrap_or_else(|error| {
+                tracing::error!(%error, "an answer to Produce could not be encoded");
+                Reply::Close
+            })
+        }))),
+    }
+}
+
+/// Waits as long as the client does. After that the outcome is open, and the client asks again.
+async fn outcome(broker: &Broker, ticket: Ticket, timeout: Duration) -> Option<Vec<AppendResult>> {
+    broker.env.timeout(timeout, ticket.outcome()).await.flatten()
+}
+
+fn finish(context: &RequestContext, acks: i16, answer: Answer) -> Handled {
+    if acks != 0 {
+        return context.reply(&answer.response);
+    }
+    // Nobody reads an answer; closing makes the client look for what has changed.
+    Ok(if answer.has_errors { Reply::Close } else { Reply::Nothing })
+}
+
+/// Why a partition's records are not taken.
+struct Refused {
+    code: ErrorCode,
+    message: Option<String>,
+    records: Vec<(i32, String)>,
+    /// Found in the records, and so by the log: Kafka then tells the log start.
+    log_start_offset: i64,
+}
+
+impl Refused {
+    fn code(code: ErrorCode) -> Self {
+        Self { code, message: None, records: Vec::new(), log_start_offset: -1 }
+    }
+}
+
+/// Checks one partition's records, and makes of them what is to be stored. The second value is the append time, -1 under
+/// CreateTime.
+fn check(
+    broker: &Broker,
+    context: &RequestContext,
+    topic: &Arc<KnownTopic>,
+    index: i32,
+    records: Option<Bytes>,
+    acks: i16,
+    is_transactional: bool,
+) -> Result<(AppendBatch, i64), Refused> {
+    let partition = topic.partition(index);
+    let partition = partition.ok_or_else(|| Refused::code(ErrorCode::UnknownTopicOrPartition))?;
+    if is_transactional {
+        return Err(Refused::code(ErrorCode::TransactionalIdAuthorizationFailed));
+    }
+    let records = records.ok_or_else(|| Refused::code(ErrorCode::InvalidRecord))?;
+    let early = |error: BatchError| Refused::code(batch_code(&error));
+    let length = kfs::single_batch(&records).map_err(early)?.len();
+    if !(-1..=1).contains(&acks) {
+        return Err(Refused::code(ErrorCode::InvalidRequiredAcks));
+    }
+    let batch = records.slice(..length);
+    let now_ms = broker.env.now_ms();
+    let rules = topic.settings.rules(now_ms, context.version >= ZSTD_SINCE);
+    let summary = kfs::validate_batch(&batch, &rules)
+        .map_err(|error| refuse_batch(broker, partition, &error))?;
+    if summary.header.is_transactional() {
+        return Err(Refused::code(ErrorCode::TransactionalIdAuthorizationFailed));
+    }
+    let stored = to_store(batch, &summary, topic.settings.timestamp_type, now_ms);
+    Ok((append_batch(topic, partition, &summary, &stored), stored.append_time_ms))
+}
+
+/// The batch under the codec that its topic sets.
+async fn recompressed(
+    broker: &Broker,
+    topic: &KnownTopic,
+    mut batch: AppendBatch,
+) -> Result<AppendBatch, Refused> {
+    let bytes = broker.recompression.apply(&broker.env, &topic.settings, batch.bytes).await;
+    batch.bytes = bytes.map_err(|error| refuse_batch(broker, batch.partition, &error))?;
+    Ok(batch)
+}
+
+fn refuse_batch(broker: &Broker, partition: TopicPartition, error: &BatchError) -> Refused {
+    tracing::debug!(%partition, %error, "batch refused");
+    let code = batch_code(error);
+    let is_from_records = matches!(code, ErrorCode::InvalidRecord | ErrorCode::InvalidTimestamp);
+    let known = broker.log.known_state(partition).filter(|_| is_from_records);
+    let BatchError::BadRecords(bad) = error else {
+        return Refused {
+            log_start_offset: known.map_or(-1, |state| state.log_start_offset),
+            ..Refused::code(code)
+        };
+    };
+    let describe = |record: &kfs::BadRecord| {
+        let text = match record.fault {
+            kfs::RecordFault::MissingKey => "a compacted topic takes no record without a key".to_owned(),
+            kfs::RecordFault::Timestamp { timestamp_ms } => {
+                format!("timestamp {timestamp_ms} is outside what the topic allows")
+            }
+        };
+        (i32::try_from(record.index).unwrap_or(i32::MAX), text)
+    };
+    Refused {
+        code,
+        message: Some("one or more records have been rejected".to_owned()),
+        records: bad.iter().map(describe).collect(),
+        log_start_offset: known.map_or(-1, |state| state.log_start_offset),
+    }
+}
+
+/// A batch as it is stored: what the client sent, but for a wrong greatest timestamp and for LogAppendTime.
+struct Stored {
+    bytes: Bytes,
+    timestamp_type: TimestampType,
+    max_timestamp_ms: i64,
+    append_time_ms: i64,
+}
+
+fn to_store(
+    batch: Bytes,
+    summary: &BatchSummary,
+    timestamp_type: TimestampType,
+    now_ms: i64,
+) -> Stored {
+    let is_append_time = timestamp_type == TimestampType::LogAppendTime;
+    let max_timestamp_ms = if is_append_time { now_ms } else { summary.max_timestamp_ms };
+    let append_time_ms = if is_append_time { now_ms } else { -1 };
+    let bytes = if is_append_time || summary.needs_create_time_fix() {
+        let mut fixed = BytesMut::from(&batch[..]);
+        kfs::set_timestamps(&mut fixed, timestamp_type, max_timestamp_ms);
+        fixed.freeze()
+    } else {
+        batch
+    };
+    Stored { bytes, timestamp_type, max_timestamp_ms, append_time_ms }
+}
+
+fn append_batch(
+    topic: &KnownTopic,
+    partition: TopicPartition,
+    summary: &BatchSummary,
+    stored: &Stored,
+) -> AppendBatch {
+    let header = &summary.header;
+    let producer = (header.producer_id >= 0 && header.base_sequence >= 0).then(|| ProducerBatch {
+        id: ProducerId(header.producer_id),
+        epoch: ProducerEpoch(header.producer_epoch),
+        first_sequence: header.base_sequence,
+        last_sequence: header.last_sequence(),
+    });
+    AppendBatch {
+        partition,
+        topic_name: topic.name.clone(),
+        bytes: stored.bytes.clone(),
+        record_count: header.record_count.unsigned_abs(),
+        max_timestamp_ms: stored.max_timestamp_ms,
+        timestamp_type: stored.timestamp_type,
+        producer,
+        transactional: false,
+    }
+}
+
+/// The answer while it is filled in.
+struct Answer {
+    response: ProduceResponse,
+    names: Vec<(TopicName, TopicId)>,
+    has_errors: bool,
+}
+
+impl Answer {
+    fn new(request: &ProduceRequest) -> Self {
+        let topics = request.topic_data.iter();
+        let responses = topics.clone().map(|topic| {
+            TopicProduceResponse::default()
+                .with_name(topic.name.clone())
+                .with_topic_id(topic.topic_id)
+        });
+        Self {
+            response: ProduceResponse::default().with_responses(responses.collect()),
+            names: topics.map(|topic| (topic.name.clone(), TopicId(topic.topic_id))).collect(),
+            has_errors: false,
+        }
+    }
+
+    fn topic(
+        &self,
+        broker: &Broker,
+        context: &RequestContext,
+        at: usize,
+    ) -> Result<Arc<KnownTopic>, ErrorCode> {
+        let (name, id) = &self.names[at];
+        if context.version >= TOPIC_IDS_SINCE {
+            return broker.topics.by_id(*id).ok_or(ErrorCode::UnknownTopicId);
+        }
+        broker.topics.by_name(name).ok_or(ErrorCode::UnknownTopicOrPartition)
+    }
+
+    fn push(&mut self, place: Place, partition: PartitionProduceResponse) {
+        let partition = partition.with_index(place.1);
+        self.response.responses[place.0].partition_responses.push(partition);
+    }
+
+    fn refuse(&mut self, place: Place, refused: Refused) {
+        self.has_errors = true;
+        let record_errors = refused.records.into_iter().map(|(index, message)| {
+            BatchIndexAndErrorMessage::default()
+                .with_batch_index(index)
+                .with_batch_index_error_message(Some(StrBytes::from_string(message)))
+        });
+        let partition = PartitionProduceResponse::default()
+            .with_error_code(refused.code.code())
+            .with_base_offset(-1)
+            .with_log_start_offset(refused.log_start_offset)
+            .with_record_errors(record_errors.collect())
+            .with_error_message(refused.message.map(StrBytes::from_string));
+        self.push(place, partition);
+    }
+
+    /// Takes the log's results in; none means that they did not come in time.
+    fn take(&mut self, accepted: &Accepted, outcome: Option<Vec<AppendResult>>) {
+        let results = outcome.unwrap_or_default();
+        for (at, place) in accepted.places.iter().enumerate() {
+            match results.get(at) {
+                None => self.refuse(*place, Refused::code(ErrorCode::RequestTimedOut)),
+                Some(Ok(appended)) => {
+                    let append_time_ms =
+                        appended.duplicate_timestamp_ms.unwrap_or(accepted.append_times[at]);
+                    let partition = PartitionProduceResponse::default()
+                        .with_base_offset(appended.base_offset)
+                        .with_log_append_time_ms(append_time_ms)
+                        .with_log_start_offset(appended.log_start_offset);
+                    self.push(*place, partition);
+                }
+                Some(Err(error)) => self.refuse(*place, append_refused(error)),
+            }
+        }
+    }
+}
+
+fn append_refused(error: &AppendError) -> Refused {
+    match error {
+        AppendError::Refused { refusal, log_start_offset } => Refused {
+            log_start_offset: log_start_offset.unwrap_or(-1),
+            ..Refused::code(refusal_code(*refusal))
+        },
+        AppendError::Retry(reason) => {
+            tracing::debug!(reason, "batch not written; the client tries again");
+            Refused::code(ErrorCode::KafkaStorageError)
+        }
+        AppendError::Fenced => Refused::code(ErrorCode::NotLeaderOrFollower),
+    }
+}

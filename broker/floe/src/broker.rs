@@ -1,0 +1,197 @@
+//! A broker: what its handlers share, from the moment its stores are open until it has drained.
+
+use crate::config::Config;
+use crate::fetch_sessions::FetchSessions;
+use crate::groups::{self, Groups};
+use crate::producer_ids::ProducerIds;
+use crate::recompression::Recompression;
+use crate::topics::{KnownTopic, Topics};
+use crate::{api, topic_names};
+use floe_env::{Background, Env, Result, Shutdown};
+use floe_log::{BudgetRules, CutRules, Log, LogConfig, Observer};
+use floe_metadata::MetadataStore;
+use floe_metadata::brokers::{BrokerAddress, Registration};
+use floe_store::ObjectStore;
+use floe_wire::Registry;
+use kfs::{BrokerId, ClusterId, TopicId};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// How long a registration lasts without being renewed, ms. One broker needs no renewal: the guard on its metadata
+/// keeps others out.
+const LEASE_MS: i64 = 30_000;
+/// Uploads in flight at most.
+const UPLOADS_MAX: usize = 8;
+/// The unit in which memory for frames is counted.
+pub(crate) const MEMORY_UNIT_BYTES: usize = 1024;
+
+/// Who this broker is, as clients see it.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// This broker's id.
+    pub node_id: i32,
+    /// The host that clients are told.
+    pub host: String,
+    /// The port that clients are told.
+    pub port: u16,
+    /// Its rack or zone.
+    pub rack: Option<String>,
+}
+
+/// What a broker stands on.
+pub struct Stores {
+    /// Bytes.
+    pub objects: Arc<dyn ObjectStore>,
+    /// Facts.
+    pub metadata: MetadataStore,
+    /// True where each request to the object store costs money and tens of milliseconds.
+    pub is_remote: bool,
+}
+
+/// What all handlers share.
+pub struct Broker {
+    /// Clock, randomness and tasks.
+    pub env: Env,
+    /// All settings.
+    pub config: Arc<Config>,
+    /// Who it is.
+    pub identity: Identity,
+    /// The log.
+    pub log: Log,
+    /// All facts.
+    pub metadata: MetadataStore,
+    /// The topics.
+    pub topics: Topics,
+    pub(crate) registration: Registration,
+    pub(crate) groups: Groups,
+    pub(crate) registry: Registry,
+    pub(crate) producer_ids: ProducerIds,
+    pub(crate) fetch_sessions: FetchSessions,
+    pub(crate) recompression: Recompression,
+    pub(crate) shutdown: Shutdown,
+    /// Memory for requests of all connections, in units of [`MEMORY_UNIT_BYTES`].
+    pub(crate) frame_memory: Arc<Semaphore>,
+    pub(crate) frame_units: usize,
+}
+
+impl Broker {
+    /// Registers a broker with its stores and starts its log. `identity` has been agreed between both stores.
+    pub async fn start(
+        env: Env,
+        config: Arc<Config>,
+        identity: Identity,
+        stores: Stores,
+        observer: Arc<dyn Observer>,
+        shutdown: Shutdown,
+    ) -> Result<Arc<Self>> {
+        let address = BrokerAddress {
+            host: identity.host.clone(),
+            port: identity.port,
+            zone: identity.rack.clone(),
+        };
+        let id = BrokerId(identity.node_id);
+        let registration = stores.metadata.register_broker(id, &address, LEASE_MS).await?;
+        tracing::info!(broker = %id, epoch = %registration.epoch, "registered");
+        let log_config = log_config(&config, &identity, &registration, stores.is_remote);
+        let backend = stores.metadata.backend().clone();
+        let log =
+            Log::start(&env, &log_config, stores.objects, backend, observer, shutdown.clone());
+        let message_max_bytes = config.kafka.message_max_bytes.unsigned_abs() as usize;
+        let topics = Topics::load(stores.metadata.clone(), message_max_bytes).await?;
+        let groups = Groups::new(
+            env.clone(),
+            stores.metadata.clone(),
+            registration.fence.clone(),
+            groups::group_config(&config.kafka),
+            shutdown.clone(),
+        );
+        let frame_bytes = usize::try_from(config.memory.budget_bytes / 4).unwrap_or(usize::MAX);
+        let frame_units = (frame_bytes / MEMORY_UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        Ok(Arc::new(Self {
+            fetch_sessions: FetchSessions::new(env.clone()),
+            env,
+            identity,
+            log,
+            topics,
+            registration,
+            groups,
+            registry: api::registry(),
+            producer_ids: ProducerIds::new(stores.metadata.clone()),
+            recompression: Recompression::new(),
+            metadata: stores.metadata,
+            shutdown,
+            frame_memory: Arc::new(Semaphore::new(frame_units)),
+            frame_units,
+            config,
+        }))
+    }
+
+    /// The topic of this name: as known here, else as the store has it now.
+    pub async fn topic_by_name(&self, name: &str) -> Result<Option<Arc<KnownTopic>>> {
+        if let Some(topic) = self.topics.by_name(name) {
+            return Ok(Some(topic));
+        }
+        self.topics.refresh().await?;
+        Ok(self.topics.by_name(name))
+    }
+
+    /// The topic of this id: as known here, else as the store has it now.
+    pub async fn topic_by_id(&self, id: TopicId) -> Result<Option<Arc<KnownTopic>>> {
+        if let Some(topic) = self.topics.by_id(id) {
+            return Ok(Some(topic));
+        }
+        self.topics.refresh().await?;
+        Ok(self.topics.by_id(id))
+    }
+
+    /// True if a topic exists whose name differs from this one in dots and underscores only.
+    pub(crate) fn collides(&self, name: &str) -> bool {
+        let key = topic_names::collision_key(name);
+        self.topics.all().iter().any(|topic| topic_names::collision_key(&topic.name) == key)
+    }
+
+    /// Starts the job that deletes expired offsets and groups of which nothing is left.
+    pub(crate) fn expire_groups(&self) -> Background {
+        self.groups.start_expiry(self.topics.clone(), self.config.kafka.offsets_retention)
+    }
+
+    /// Waits, after the shutdown was given, until everything taken in is answered, and leaves the cluster.
+    pub async fn drained(&self) {
+        self.log.drained().await;
+        if let Err(error) = self.metadata.deregister_broker(&self.registration).await {
+            tracing::warn!(%error, "the broker could not sign off; its next start does it");
+        }
+    }
+}
+
+fn log_config(
+    config: &Config,
+    identity: &Identity,
+    registration: &Registration,
+    is_remote: bool,
+) -> LogConfig {
+    let flush = &config.flush;
+    let budget = is_remote.then(|| BudgetRules {
+        puts_per_second: flush.puts_per_second,
+        saved_seconds: u32::try_from(flush.puts_saved.as_secs()).unwrap_or(u32::MAX),
+    });
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    LogConfig {
+        cluster: identity.cluster,
+        broker: registration.id,
+        epoch: registration.epoch,
+        fence: registration.fence.clone(),
+        cut: CutRules {
+            segment_bytes: flush.segment_bytes as u64,
+            flush_interval: flush.interval,
+            budget,
+        },
+        uploads_max: UPLOADS_MAX,
+        upload_timeout: flush.upload_timeout,
+        pending_bytes_max: bytes(config.memory.budget_bytes / 4),
+        cache_bytes: bytes(config.memory.cache_bytes),
+        decompressed_bytes_max: crate::topic_settings::DECOMPRESSED_BYTES_MAX,
+    }
+}

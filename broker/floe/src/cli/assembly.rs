@@ -1,0 +1,68 @@
+//! What the command line needs of the broker as a whole.
+
+use crate::config::Config;
+use crate::metrics::Metrics;
+use async_trait::async_trait;
+use floe_env::{Env, Result, Shutdown};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The broker, put together from its parts.
+#[async_trait]
+pub trait Assembly: Send + Sync + 'static {
+    /// Runs a broker until `serving.shutdown` is given and all that runs has ended well. Calls
+    /// `serving.announce` once clients are served.
+    async fn serve(&self, serving: Serving) -> Result<()>;
+
+    /// Opens the object store and probes it (writes, reads and removes one object of its own).
+    /// Answers what was found, in a few words.
+    async fn check_store(&self, env: &Env, config: &Config) -> Result<String>;
+
+    /// Opens the metadata store for reading. An error of kind `Limit` means that a running broker
+    /// has it. Answers what was found, in a few words.
+    async fn check_metadata(&self, env: &Env, config: &Config) -> Result<String>;
+
+    /// Lists what is in the bucket under the cluster's root and compares it with the metadata
+    /// store; changes nothing. `progress` is told from time to time how far it is. Called only
+    /// where both stores could be opened.
+    async fn reconcile(
+        &self,
+        env: &Env,
+        config: &Config,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<Reconciliation>;
+}
+
+/// What a running broker is handed.
+pub struct Serving {
+    /// Clock, randomness, tasks.
+    pub env: Env,
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// Where everything is counted.
+    pub metrics: Metrics,
+    /// When to stop.
+    pub shutdown: Shutdown,
+    /// Tells the user that clients are served.
+    pub announce: Box<dyn FnOnce(&Endpoints) + Send>,
+}
+
+/// Where a broker is reached once it serves.
+#[derive(Clone, Debug)]
+pub struct Endpoints {
+    /// The bound Kafka address.
+    pub kafka: SocketAddr,
+    /// The bound HTTP address.
+    pub http: SocketAddr,
+}
+
+/// What a comparison of bucket and metadata found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Reconciliation {
+    /// Objects looked at.
+    pub objects: u64,
+    /// What is wrong, a line each, bounded by whoever looked: data that is lost or unreadable.
+    pub problems: Vec<String>,
+    /// What is worth knowing, such as bytes that the next clean-up removes.
+    pub notes: Vec<String>,
+}

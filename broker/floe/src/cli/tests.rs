@@ -1,0 +1,336 @@
+use super::arguments::{Command, CommandLine};
+use super::assembly::{Assembly, Endpoints, Reconciliation, Serving};
+use super::client::{Client, escape};
+use super::doctor::{Level, examine};
+use super::*;
+use crate::config::{Config, Inputs, Machine, resolve};
+use crate::http::{TableView, TopicView};
+use async_trait::async_trait;
+use bytes::Bytes;
+use clap::{CommandFactory, Parser};
+use floe_env::{Env, Result};
+use kfs::{
+    BatchBuilder, BrokerEpoch, BrokerId, ClusterId, NewRecord, OffsetMode, PartitionIndex,
+    SectionStart, SegmentBuilder, SegmentId, TopicId,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+use tokio::net::TcpListener;
+
+/// An assembly whose stores can be opened or not.
+struct FakeAssembly {
+    store: Result<String>,
+    problems: Vec<String>,
+}
+
+#[async_trait]
+impl Assembly for FakeAssembly {
+    async fn serve(&self, _serving: Serving) -> Result<()> {
+        Err(Error::invalid("this assembly serves nobody"))
+    }
+
+    async fn check_store(&self, _env: &Env, _config: &Config) -> Result<String> {
+        self.store.clone()
+    }
+
+    async fn check_metadata(&self, _env: &Env, _config: &Config) -> Result<String> {
+        Ok("opened".to_owned())
+    }
+
+    async fn reconcile(
+        &self,
+        _env: &Env,
+        _config: &Config,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<Reconciliation> {
+        progress("1 object".to_owned());
+        Ok(Reconciliation { objects: 1, problems: self.problems.clone(), notes: Vec::new() })
+    }
+}
+
+fn healthy() -> FakeAssembly {
+    FakeAssembly { store: Ok("writable".to_owned()), problems: Vec::new() }
+}
+
+fn parse(line: &str) -> std::result::Result<CommandLine, clap::Error> {
+    CommandLine::try_parse_from(line.split_whitespace())
+}
+
+fn config_of(line: &str) -> std::result::Result<Config, Failure> {
+    let Command::Serve(arguments) = parse(line).expect("the line parses").command else {
+        panic!("{line} is no serve");
+    };
+    let machine = Machine { memory_bytes: 4 << 30 };
+    let resolved = arguments.settings.resolve_in(BTreeMap::new(), machine)?;
+    Config::from_resolved(&resolved).map_err(Failure::Usage)
+}
+
+fn exit_code(line: &str) -> ExitCode {
+    run(line.split_whitespace().map(OsString::from), Arc::new(healthy()))
+}
+
+fn is_code(found: ExitCode, code: u8) -> bool {
+    format!("{found:?}") == format!("{:?}", ExitCode::from(code))
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    CommandLine::command().debug_assert();
+}
+
+#[test]
+fn serve_takes_every_flag_of_the_interface() {
+    let config = config_of(
+        "floe serve --data /d --kafka 0.0.0.0:1 --http 127.0.0.1:2 --advertise host:3 \
+         --store s3://b/p --metadata postgres://h/db --insecure-listen \
+         --set kafka.num.partitions=5 --log debug",
+    )
+    .unwrap();
+    assert_eq!(config.data, Path::new("/d"));
+    assert_eq!(config.listen.kafka.port, 1);
+    assert_eq!(config.listen.http.port, 2);
+    assert_eq!(config.listen.advertise.to_string(), "host:3");
+    assert_eq!(config.store.location.to_string(), "s3://b/p");
+    assert_eq!(config.metadata.location.to_string(), "postgres://h/db");
+    assert!(config.listen.insecure);
+    assert_eq!(config.kafka.num_partitions, 5);
+    assert_eq!(config.log_filter, "debug");
+}
+
+#[test]
+fn a_wrong_setting_is_wrong_usage() {
+    assert!(matches!(config_of("floe serve --kafka nowhere"), Err(Failure::Usage(_))));
+    assert!(matches!(config_of("floe serve --set a.b=1"), Err(Failure::Usage(_))));
+    assert!(parse("floe serve --set nothing").is_err());
+}
+
+#[test]
+fn exit_codes() {
+    assert!(is_code(exit_code("floe version"), SUCCESS));
+    assert!(is_code(exit_code("floe --help"), SUCCESS));
+    assert!(is_code(exit_code("floe serve --help"), SUCCESS));
+    assert!(is_code(exit_code("floe"), USAGE));
+    assert!(is_code(exit_code("floe sreve"), USAGE));
+    assert!(is_code(exit_code("floe serve --kafka nowhere"), USAGE));
+    assert!(is_code(exit_code("floe config --kafka 0.0.0.0:9092"), USAGE));
+    assert!(is_code(exit_code("floe segments inspect /nowhere.kfs"), FAILURE));
+    assert!(is_code(exit_code("floe topics --http 127.0.0.1:1"), FAILURE));
+}
+
+#[test]
+fn help_explains_every_command_and_the_defaults() {
+    let help = CommandLine::command().render_long_help().to_string();
+    for word in ["serve", "config", "topics", "tables", "segments", "doctor", "Ctrl-C"] {
+        assert!(help.contains(word), "{help}");
+    }
+    let mut command = CommandLine::command();
+    let serve = command.find_subcommand_mut("serve").unwrap().render_help().to_string();
+    for text in ["127.0.0.1:9092", "FLOE_KAFKA", "--insecure-listen", "--set <NAME=VALUE>"] {
+        assert!(serve.contains(text), "{serve}");
+    }
+}
+
+#[test]
+fn the_announcement_says_where_everything_is() {
+    let config = config_of("floe serve --data /d --kafka 127.0.0.1:0").unwrap();
+    let endpoints = Endpoints {
+        kafka: "127.0.0.1:4711".parse().unwrap(),
+        http: "127.0.0.1:4712".parse().unwrap(),
+    };
+    let text = serve::announcement(&config, &endpoints);
+    for part in ["127.0.0.1:4711", "http://127.0.0.1:4712/iceberg", "/d/store", "sqlite:/d/"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(!text.contains("clients are told"), "{text}");
+}
+
+#[test]
+fn names_from_outside_cannot_steer_a_terminal() {
+    let topic = TopicView {
+        name: "a\u{1b}[2Jb".to_owned(),
+        id: "id".to_owned(),
+        partition_count: 2,
+        records: 3,
+        bytes: 4096,
+        table: Some("kafka.a".to_owned()),
+        partitions: Vec::new(),
+    };
+    for text in
+        [remote::topics_listing(std::slice::from_ref(&topic)), remote::topic_description(&topic)]
+    {
+        assert!(!text.contains('\u{1b}') && text.contains("4.0 KiB"), "{text}");
+    }
+    let table = TableView {
+        name: "kafka.a".to_owned(),
+        topic: "a".to_owned(),
+        state: "stopped".to_owned(),
+        reason: Some("rolled back\nby hand".to_owned()),
+        lag_records: 5,
+        lag_seconds: 1.25,
+        last_commit_ms: None,
+        last_error: None,
+    };
+    let text = remote::tables_listing(&[table]);
+    assert_eq!(text.lines().count(), 2, "{text}");
+}
+
+#[tokio::test]
+async fn the_client_says_what_is_wrong() {
+    let env = Env::current();
+    for url in ["https://x", "http://x/y", ""] {
+        assert!(Client::new(env.clone(), url).is_err(), "{url}");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let client = Client::new(env, &format!("http://{address}/")).unwrap();
+    let error = client.get::<Vec<TableView>>("/v1/tables").await.unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()) && error.contains("--http"), "{error}");
+    assert_eq!(escape("a/b c?"), "a%2Fb%20c%3F");
+}
+
+fn doctor_config(folder: &Path) -> Config {
+    let data = folder.display().to_string();
+    let given = |name: &str, value: &str| crate::config::Given {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        flag: "--set".to_owned(),
+    };
+    let flags = vec![
+        given("data", &data),
+        given("listen.kafka", "127.0.0.1:0"),
+        given("listen.http", "127.0.0.1:0"),
+    ];
+    let inputs = Inputs {
+        flags,
+        environment: BTreeMap::new(),
+        file: None,
+        machine: Machine { memory_bytes: 256 << 20 },
+    };
+    Config::from_resolved(&resolve(&inputs).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn doctor_finds_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = doctor_config(folder.path());
+    let env = Env::current();
+    let findings = examine(&env, &config, &healthy()).await;
+    assert!(findings.iter().all(|finding| finding.level == Level::Ok), "{findings:?}");
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert!(left.is_empty(), "doctor leaves nothing behind: {left:?}");
+
+    let failed = |findings: &[doctor::Finding], check: &str| {
+        let has_failed = |finding: &&doctor::Finding| finding.level == Level::Failed;
+        findings.iter().filter(has_failed).any(|finding| finding.check == check)
+    };
+    let lost = FakeAssembly { problems: vec!["object x is missing".to_owned()], ..healthy() };
+    assert!(failed(&examine(&env, &config, &lost).await, "objects"));
+    let down = FakeAssembly { store: Err(Error::unavailable("no route")), ..healthy() };
+    let findings = examine(&env, &config, &down).await;
+    assert!(failed(&findings, "store") && !failed(&findings, "objects"), "{findings:?}");
+
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    config.listen.kafka.port = taken.local_addr().unwrap().port();
+    assert!(failed(&examine(&env, &config, &healthy()).await, "kafka"));
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    config.data = file;
+    assert!(failed(&examine(&env, &config, &healthy()).await, "data"));
+}
+
+/// A segment of version 1 around one batch, whose header states this number of records.
+fn segment_v1(batch: &[u8], stated_records: i32) -> Vec<u8> {
+    let mut segment = Vec::new();
+    segment.extend_from_slice(b"KAFS\0\x01\0\0");
+    segment.extend_from_slice(&0i64.to_be_bytes());
+    segment.extend_from_slice(&stated_records.to_be_bytes());
+    segment.extend_from_slice(&1_700_000_000_000i64.to_be_bytes());
+    segment.extend_from_slice(&[0; 4]);
+    segment.extend_from_slice(batch);
+    segment.extend_from_slice(&crc32c::crc32c(batch).to_be_bytes());
+    segment.extend_from_slice(&0i64.to_be_bytes());
+    segment.extend_from_slice(b"END!");
+    segment
+}
+
+fn batch(records: usize) -> Bytes {
+    let mut builder = BatchBuilder::new();
+    for _ in 0..records {
+        let record = NewRecord {
+            timestamp_ms: 1_700_000_000_000,
+            key: Some(b"key"),
+            value: Some(b"value"),
+            headers: &[],
+        };
+        builder.push(&record).unwrap();
+    }
+    builder.build().unwrap()
+}
+
+fn segment_v2() -> Vec<u8> {
+    let id = |low: u128| uuid::Uuid::from_u128(low);
+    let segment = SegmentId { broker: BrokerId(1), epoch: BrokerEpoch(2), counter: 3 };
+    let mut builder = SegmentBuilder::new(ClusterId(id(1))).segment_id(segment);
+    for (topic, batches) in [("orders", vec![batch(3), batch(2)]), ("payments", vec![batch(1)])] {
+        let start = SectionStart {
+            topic: TopicId(id(topic.len() as u128)),
+            topic_name: Arc::from(topic),
+            partition: PartitionIndex(4),
+            mode: OffsetMode::Relative,
+            min_timestamp_ms: i64::MIN,
+            aborted: Vec::new(),
+            delete_horizon_ms: None,
+        };
+        builder.add(start, batches).unwrap();
+    }
+    builder.finish().unwrap().parts.concat()
+}
+
+fn written(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
+    file
+}
+
+#[test]
+fn inspects_segments_of_both_versions() {
+    let file = written(&segment_v2());
+    let text = segments::inspect(file.path(), true).unwrap().description();
+    for part in ["version 2", "1-2-3", "orders-4", "payments-4", "All checksums match."] {
+        assert!(text.contains(part), "no {part} in\n{text}");
+    }
+    let json = serde_json::to_value(segments::inspect(file.path(), true).unwrap()).unwrap();
+    assert_eq!(json["sections"][0]["record_count"], 5);
+    assert_eq!(json["sections"][0]["batches"][1]["records"], 2);
+    assert_eq!(json["problems"], serde_json::json!([]));
+    let line = format!("floe segments inspect {}", file.path().display());
+    assert!(is_code(exit_code(&line), SUCCESS));
+
+    let file = written(&segment_v1(&batch(3), 3));
+    let json = serde_json::to_value(segments::inspect(file.path(), true).unwrap()).unwrap();
+    assert_eq!((&json["version"], &json["problems"]), (&1.into(), &serde_json::json!([])));
+    assert_eq!(json["sections"][0]["batches"][0]["records"], 3);
+    assert_eq!(json["created_ms"], 1_700_000_000_000i64);
+}
+
+#[test]
+fn damaged_segments_are_found() {
+    let whole = segment_v2();
+    let mut flipped = whole.clone();
+    flipped[32 + 70] ^= 1;
+    let file = written(&flipped);
+    let text = segments::inspect(file.path(), false).unwrap().description();
+    assert!(text.contains("PROBLEM: orders-4: checksum of the section"), "{text}");
+    assert!(text.contains("PROBLEM: orders-4: batch at byte 32"), "{text}");
+    let line = format!("floe segments inspect {}", file.path().display());
+    assert!(is_code(exit_code(&line), FAILURE));
+
+    for length in [0, 3, 31, 32, 100, whole.len() - 1] {
+        let file = written(&whole[..length]);
+        assert!(segments::inspect(file.path(), false).is_err(), "{length} bytes");
+    }
+    let file = written(&segment_v1(&batch(3), 4));
+    let text = segments::inspect(file.path(), false).unwrap().description();
+    assert!(text.contains("header says 4 records, found 3"), "{text}");
+}

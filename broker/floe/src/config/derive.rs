@@ -1,0 +1,46 @@
+//! Defaults that follow from other settings and from the machine.
+
+use super::{Machine, StoreLocation, Value};
+
+/// On a directory a cut costs nothing, so waiting longer than this gains nothing.
+const FLUSH_INTERVAL_DIRECTORY_MS: i64 = 10;
+/// On a remote store each cut costs a request.
+const FLUSH_INTERVAL_REMOTE_MS: i64 = 250;
+/// The least budget that the setting allows.
+const MEMORY_BUDGET_MIN_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The default of a setting whose preset is `Derived`; `known` gives the values settled before it.
+pub(crate) fn derive(
+    name: &str,
+    machine: Machine,
+    known: impl Fn(&str) -> Option<Value>,
+) -> Option<Value> {
+    let text = |name: &str| match known(name) {
+        Some(Value::Text(text)) => Some(text),
+        _ => None,
+    };
+    match name {
+        "listen.advertise" => known("listen.kafka"),
+        "store.url" => Some(Value::Text(format!("{}/store", text("data")?))),
+        "store.path_style" => Some(Value::Bool(known("store.endpoint").is_some())),
+        "metadata.url" => Some(Value::Text(format!("sqlite:{}/metadata.sqlite", text("data")?))),
+        "flush.interval_ms" => {
+            let location = StoreLocation::parse(&text("store.url")?).ok()?;
+            let interval_ms = if location.is_remote() {
+                FLUSH_INTERVAL_REMOTE_MS
+            } else {
+                FLUSH_INTERVAL_DIRECTORY_MS
+            };
+            Some(Value::Integer(interval_ms))
+        }
+        "memory.budget_bytes" => {
+            let half = (machine.memory_bytes / 2).max(MEMORY_BUDGET_MIN_BYTES);
+            i64::try_from(half).ok().map(Value::Integer)
+        }
+        "memory.cache_bytes" => match known("memory.budget_bytes")? {
+            Value::Integer(budget_bytes) => Some(Value::Integer(budget_bytes / 2)),
+            _ => None,
+        },
+        _ => None,
+    }
+}

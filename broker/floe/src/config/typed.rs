@@ -1,0 +1,362 @@
+//! The typed configuration that the rest of the broker is handed.
+
+use super::check::check;
+use super::{Address, MetadataLocation, Resolved, Secret, StoreLocation, Value};
+use floe_env::{Error, Result};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// All settings. Paths are absolute.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Directory for whatever is kept on this machine.
+    pub data: PathBuf,
+    /// Addresses.
+    pub listen: ListenConfig,
+    /// The object store.
+    pub store: StoreConfig,
+    /// The metadata store.
+    pub metadata: MetadataConfig,
+    /// When segments are cut and uploaded.
+    pub flush: FlushConfig,
+    /// Limits of memory.
+    pub memory: MemoryConfig,
+    /// What Kafka brokers have too.
+    pub kafka: KafkaConfig,
+    /// Tables.
+    pub iceberg: IcebergConfig,
+    /// What is logged, in the form of tracing's filters.
+    pub log_filter: String,
+}
+
+/// Addresses.
+#[derive(Clone, Debug)]
+pub struct ListenConfig {
+    /// Where Kafka clients are served.
+    pub kafka: Address,
+    /// Where HTTP is served.
+    pub http: Address,
+    /// Where Kafka clients are told to connect to; see [`ListenConfig::advertised`].
+    pub advertise: Address,
+    /// Whether addresses other than loopback are allowed without authentication.
+    pub insecure: bool,
+}
+
+impl ListenConfig {
+    /// The address for clients once the Kafka address is bound: port 0 becomes the bound port.
+    pub fn advertised(&self, bound: SocketAddr) -> Address {
+        let mut address = self.advertise.clone();
+        if address.port == 0 {
+            address.port = bound.port();
+        }
+        address
+    }
+}
+
+/// The object store.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Where it is.
+    pub location: StoreLocation,
+    /// Address of its service, where it is not the cloud's own.
+    pub endpoint: Option<String>,
+    /// Whether an endpoint without TLS is allowed.
+    pub allow_http: bool,
+    /// What S3-compatible stores need.
+    pub s3: S3Config,
+    /// File with a service account's key, for Google Cloud Storage.
+    pub gcs_service_account: Option<PathBuf>,
+    /// Azure's storage account.
+    pub azure_account: Option<String>,
+    /// Its key.
+    pub azure_access_key: Option<Secret>,
+}
+
+/// What S3-compatible stores need.
+#[derive(Clone, Debug)]
+pub struct S3Config {
+    /// Region of the bucket.
+    pub region: Option<String>,
+    /// Access key id.
+    pub access_key: Option<Secret>,
+    /// Its secret.
+    pub secret_key: Option<Secret>,
+    /// Its session token.
+    pub session_token: Option<Secret>,
+    /// Whether the bucket stands in the path.
+    pub path_style: bool,
+    /// Whether uploads are signed without their SHA-256.
+    pub unsigned_payload: bool,
+}
+
+/// The metadata store.
+#[derive(Clone, Debug)]
+pub struct MetadataConfig {
+    /// Where it is.
+    pub location: MetadataLocation,
+    /// Password for PostgreSQL, over one in the address.
+    pub password: Option<Secret>,
+    /// SQL schema in PostgreSQL.
+    pub schema: String,
+}
+
+/// When segments are cut and uploaded.
+#[derive(Clone, Debug)]
+pub struct FlushConfig {
+    /// The longest that a batch waits for others.
+    pub interval: Duration,
+    /// A segment of this size is cut at once, bytes.
+    pub segment_bytes: usize,
+    /// Uploads of segments that are not full, per second in the long run (remote stores).
+    pub puts_per_second: u32,
+    /// So many seconds' unused uploads may be spent in a burst.
+    pub puts_saved: Duration,
+    /// A longer upload is given up.
+    pub upload_timeout: Duration,
+}
+
+/// Limits of memory, all in bytes.
+#[derive(Clone, Debug)]
+pub struct MemoryConfig {
+    /// Requests, segments, answers and the cache together.
+    pub budget_bytes: u64,
+    /// The cache's part of it.
+    pub cache_bytes: u64,
+    /// What one connection may hold.
+    pub per_connection_bytes: usize,
+}
+
+/// What Kafka brokers have too, under Kafka's names.
+#[derive(Clone, Debug)]
+pub struct KafkaConfig {
+    /// `node.id`
+    pub node_id: i32,
+    /// `broker.rack`
+    pub broker_rack: Option<String>,
+    /// `auto.create.topics.enable`
+    pub auto_create_topics: bool,
+    /// `delete.topic.enable`
+    pub delete_topic: bool,
+    /// `num.partitions`
+    pub num_partitions: i32,
+    /// `default.replication.factor`
+    pub default_replication_factor: i16,
+    /// `message.max.bytes`
+    pub message_max_bytes: i32,
+    /// `socket.request.max.bytes`
+    pub socket_request_max_bytes: i32,
+    /// `connections.max.idle.ms`
+    pub connections_max_idle: Duration,
+    /// `group.initial.rebalance.delay.ms`
+    pub group_initial_rebalance_delay: Duration,
+    /// `group.min.session.timeout.ms`
+    pub group_min_session_timeout: Duration,
+    /// `group.max.session.timeout.ms`
+    pub group_max_session_timeout: Duration,
+    /// `offsets.retention.minutes`
+    pub offsets_retention: Duration,
+}
+
+/// Tables.
+#[derive(Clone, Debug)]
+pub struct IcebergConfig {
+    /// Whether there are any.
+    pub enable: bool,
+    /// Their namespace.
+    pub namespace: String,
+    /// The longest that a look waits for its commit.
+    pub look_timeout: Duration,
+    /// The longest that records wait for their commit when nobody looks.
+    pub commit_interval: Duration,
+}
+
+impl Config {
+    /// Types the resolved settings and checks those that depend on each other.
+    ///
+    /// # Errors
+    /// `Invalid`, with the settings' names and a remedy.
+    pub fn from_resolved(resolved: &Resolved) -> Result<Self> {
+        Self::read(&Reader::new(resolved))
+    }
+
+    pub(super) fn read(reader: &Reader<'_>) -> Result<Self> {
+        let config = Self {
+            data: absolute(Path::new(&reader.text("data")))?,
+            listen: reader.listen()?,
+            store: reader.store()?,
+            metadata: reader.metadata()?,
+            flush: reader.flush(),
+            memory: reader.memory(),
+            kafka: reader.kafka(),
+            iceberg: reader.iceberg(),
+            log_filter: reader.text("log.filter"),
+        };
+        check(&config)?;
+        Ok(config)
+    }
+}
+
+/// Reads resolved settings by name, and remembers which.
+///
+/// # Panics
+/// Its methods panic for a name that is not in the table, of another kind, or unset: a test reads
+/// the defaults, so that no such name gets into a release.
+pub(super) struct Reader<'a> {
+    resolved: &'a Resolved,
+    read: RefCell<BTreeSet<&'static str>>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(resolved: &'a Resolved) -> Self {
+        Self { resolved, read: RefCell::default() }
+    }
+
+    /// The names that were read.
+    #[cfg(test)]
+    pub(super) fn names_read(&self) -> BTreeSet<&'static str> {
+        self.read.borrow().clone()
+    }
+
+    fn optional(&self, name: &'static str) -> Option<&'a Value> {
+        self.read.borrow_mut().insert(name);
+        self.resolved.value(name)
+    }
+
+    fn text(&self, name: &'static str) -> String {
+        self.optional_text(name).expect("the table has a default for this setting")
+    }
+
+    fn optional_text(&self, name: &'static str) -> Option<String> {
+        match self.optional(name)? {
+            Value::Text(text) => Some(text.clone()),
+            other => panic!("setting {name} is no text: {other:?}"),
+        }
+    }
+
+    fn secret(&self, name: &'static str) -> Option<Secret> {
+        match self.optional(name)? {
+            Value::Secret(secret) => Some(secret.clone()),
+            other => panic!("setting {name} is no secret: {other:?}"),
+        }
+    }
+
+    fn flag(&self, name: &'static str) -> bool {
+        match self.optional(name) {
+            Some(Value::Bool(value)) => *value,
+            other => panic!("setting {name} is no flag: {other:?}"),
+        }
+    }
+
+    fn number<T: TryFrom<i64>>(&self, name: &'static str) -> T {
+        let Some(Value::Integer(value)) = self.optional(name) else {
+            panic!("setting {name} is no number");
+        };
+        T::try_from(*value).ok().expect("the table's range fits the type")
+    }
+
+    fn milliseconds(&self, name: &'static str) -> Duration {
+        Duration::from_millis(self.number(name))
+    }
+
+    fn address(&self, name: &'static str) -> Result<Address> {
+        Address::parse(&self.text(name))
+    }
+
+    fn listen(&self) -> Result<ListenConfig> {
+        Ok(ListenConfig {
+            kafka: self.address("listen.kafka")?,
+            http: self.address("listen.http")?,
+            advertise: self.address("listen.advertise")?,
+            insecure: self.flag("listen.insecure"),
+        })
+    }
+
+    fn store(&self) -> Result<StoreConfig> {
+        let location = match StoreLocation::parse(&self.text("store.url"))? {
+            StoreLocation::Directory(path) => StoreLocation::Directory(absolute(&path)?),
+            remote => remote,
+        };
+        let s3 = S3Config {
+            region: self.optional_text("store.region"),
+            access_key: self.secret("store.access_key"),
+            secret_key: self.secret("store.secret_key"),
+            session_token: self.secret("store.session_token"),
+            path_style: self.flag("store.path_style"),
+            unsigned_payload: self.flag("store.unsigned_payload"),
+        };
+        Ok(StoreConfig {
+            location,
+            endpoint: self.optional_text("store.endpoint"),
+            allow_http: self.flag("store.allow_http"),
+            s3,
+            gcs_service_account: self.optional_text("store.gcs_service_account").map(PathBuf::from),
+            azure_account: self.optional_text("store.azure_account"),
+            azure_access_key: self.secret("store.azure_access_key"),
+        })
+    }
+
+    fn metadata(&self) -> Result<MetadataConfig> {
+        let location = match MetadataLocation::parse(&self.text("metadata.url"))? {
+            MetadataLocation::Sqlite(path) => MetadataLocation::Sqlite(absolute(&path)?),
+            postgres => postgres,
+        };
+        let password = self.secret("metadata.password");
+        Ok(MetadataConfig { location, password, schema: self.text("metadata.schema") })
+    }
+
+    fn flush(&self) -> FlushConfig {
+        FlushConfig {
+            interval: self.milliseconds("flush.interval_ms"),
+            segment_bytes: self.number("flush.segment_bytes"),
+            puts_per_second: self.number("flush.puts_per_second"),
+            puts_saved: Duration::from_secs(self.number("flush.puts_saved_s")),
+            upload_timeout: self.milliseconds("flush.upload_timeout_ms"),
+        }
+    }
+
+    fn memory(&self) -> MemoryConfig {
+        MemoryConfig {
+            budget_bytes: self.number("memory.budget_bytes"),
+            cache_bytes: self.number("memory.cache_bytes"),
+            per_connection_bytes: self.number("memory.per_connection_bytes"),
+        }
+    }
+
+    fn kafka(&self) -> KafkaConfig {
+        let minutes: u64 = self.number("kafka.offsets.retention.minutes");
+        KafkaConfig {
+            node_id: self.number("kafka.node.id"),
+            broker_rack: self.optional_text("kafka.broker.rack"),
+            auto_create_topics: self.flag("kafka.auto.create.topics.enable"),
+            delete_topic: self.flag("kafka.delete.topic.enable"),
+            num_partitions: self.number("kafka.num.partitions"),
+            default_replication_factor: self.number("kafka.default.replication.factor"),
+            message_max_bytes: self.number("kafka.message.max.bytes"),
+            socket_request_max_bytes: self.number("kafka.socket.request.max.bytes"),
+            connections_max_idle: self.milliseconds("kafka.connections.max.idle.ms"),
+            group_initial_rebalance_delay: self
+                .milliseconds("kafka.group.initial.rebalance.delay.ms"),
+            group_min_session_timeout: self.milliseconds("kafka.group.min.session.timeout.ms"),
+            group_max_session_timeout: self.milliseconds("kafka.group.max.session.timeout.ms"),
+            offsets_retention: Duration::from_secs(minutes * 60),
+        }
+    }
+
+    fn iceberg(&self) -> IcebergConfig {
+        IcebergConfig {
+            enable: self.flag("iceberg.enable"),
+            namespace: self.text("iceberg.namespace"),
+            look_timeout: self.milliseconds("iceberg.look_timeout_ms"),
+            commit_interval: self.milliseconds("iceberg.commit_interval_ms"),
+        }
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| {
+        Error::invalid(format!("cannot find the folder of {}", path.display())).with_source(error)
+    })
+}

@@ -1,0 +1,183 @@
+//! One client's connection: requests are read and take effect in order of arrival, waits of earlier ones overlap with
+//! later ones, and answers leave in order. Generic over the stream, so that the simulation needs no sockets.
+
+use crate::api::{self, Principal, Reply, RequestContext};
+use crate::broker::{Broker, MEMORY_UNIT_BYTES};
+use bytes::Bytes;
+use floe_wire::{FrameReader, FrameWriter, ParsedRequest, messages, request};
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+/// Requests of one connection that wait for their answer at most; more are not read.
+const REQUESTS_PIPELINED_MAX: usize = 128;
+/// Answers that are gathered before they are written even though more are ready, bytes.
+const WRITE_GATHER_BYTES_MAX: usize = 1 << 20;
+
+/// A request's answer in its turn, with the memory that the request holds until then.
+struct Turn {
+    reply: Reply,
+    memory: Memory,
+}
+
+/// A frame's share of the broker's and of its connection's memory.
+struct Memory {
+    _of_broker: OwnedSemaphorePermit,
+    _of_connection: OwnedSemaphorePermit,
+}
+
+/// Why no more requests are read.
+enum ReadEnd {
+    /// The client has gone, or sent what cannot be read: nothing more is answered.
+    Gone,
+    /// The broker shuts down: what was read is answered.
+    Shutdown,
+}
+
+/// Serves one client until it leaves, misbehaves, is idle for too long, or the broker shuts down.
+pub async fn serve<R, W>(broker: Arc<Broker>, read: R, write: W, host: Arc<str>)
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
+    let (turns, waiting) = mpsc::channel(REQUESTS_PIPELINED_MAX);
+    let reading = read_requests(&broker, read, turns, host);
+    let writing = write_answers(FrameWriter::new(write), waiting);
+    tokio::pin!(reading, writing);
+    let ended = tokio::select! {
+        ended = &mut reading => ended,
+        () = &mut writing => return,
+    };
+    if let ReadEnd::Shutdown = ended {
+        writing.await;
+    }
+}
+
+async fn read_requests<R: AsyncRead + Unpin>(
+    broker: &Arc<Broker>,
+    read: R,
+    turns: mpsc::Sender<Turn>,
+    host: Arc<str>,
+) -> ReadEnd {
+    let kafka = &broker.config.kafka;
+    let frame_bytes_max = usize::try_from(kafka.socket_request_max_bytes).unwrap_or(0);
+    let connection_units = (broker.config.memory.per_connection_bytes / MEMORY_UNIT_BYTES).max(1);
+    let connection_memory = Arc::new(Semaphore::new(connection_units));
+    let mut frames = FrameReader::new(read, frame_bytes_max);
+    loop {
+        let next = broker.env.timeout(kafka.connections_max_idle, frames.length());
+        let length = tokio::select! {
+            biased;
+            () = broker.shutdown.wait() => return ReadEnd::Shutdown,
+            length = next => length,
+        };
+        let length = match length {
+            None => return ReadEnd::Gone,
+            Some(Ok(None)) => return ReadEnd::Gone,
+            Some(Ok(Some(length))) => length,
+            Some(Err(error)) => {
+                tracing::warn!(%host, %error, "connection closed: bad frame");
+                return ReadEnd::Gone;
+            }
+        };
+        let of_connection = take(&connection_memory, connection_units, length).await;
+        let broker_units = broker.frame_units;
+        let of_broker = take(&broker.frame_memory, broker_units, length).await;
+        let memory = Memory { _of_broker: of_broker, _of_connection: of_connection };
+        let frame = match frames.body().await {
+            Ok(frame) => frame,
+            Err(error) => {
+                tracing::debug!(%host, %error, "connection lost inside a frame");
+                return ReadEnd::Gone;
+            }
+        };
+        let reply = handle(broker, frame, &host).await;
+        let is_last = matches!(reply, Reply::Close);
+        if turns.send(Turn { reply, memory }).await.is_err() || is_last {
+            return ReadEnd::Shutdown;
+        }
+    }
+}
+
+/// Takes memory for `bytes`; what is larger than all of it waits for all of it.
+async fn take(memory: &Arc<Semaphore>, units_max: usize, bytes: usize) -> OwnedSemaphorePermit {
+    let units = bytes.div_ceil(MEMORY_UNIT_BYTES).clamp(1, units_max);
+    let units = u32::try_from(units).unwrap_or(u32::MAX);
+    memory.clone().acquire_many_owned(units).await.expect("memory budgets are never closed")
+}
+
+async fn handle(broker: &Arc<Broker>, frame: Bytes, host: &Arc<str>) -> Reply {
+    let request = match request::decode(frame, &broker.registry) {
+        Ok(ParsedRequest::Request(request)) => request,
+        Ok(ParsedRequest::UnsupportedApiVersions(header)) => {
+            let served = broker.registry.versions(messages::ApiKey::ApiVersions as i16);
+            let served = served.unwrap_or(messages::VersionRange { min: 0, max: 0 });
+            return Reply::Ready(messages::unsupported_api_versions(header.correlation_id, served));
+        }
+        Err(error) => {
+            tracing::warn!(%host, %error, "connection closed: bad request");
+            return Reply::Close;
+        }
+    };
+    let header = &request.header;
+    let context = RequestContext {
+        api: request.api,
+        version: header.api_version,
+        correlation_id: header.correlation_id,
+        client_id: header.client_id.as_deref().unwrap_or_default().into(),
+        client_host: host.clone(),
+        principal: Principal::anonymous(),
+    };
+    match api::handle(broker.clone(), context, request).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            tracing::error!(%host, %error, "connection closed: an answer could not be encoded");
+            Reply::Close
+        }
+    }
+}
+
+/// Writes the answers in order; several that are ready leave in one write.
+async fn write_answers<W: AsyncWrite + Unpin>(
+    mut frames: FrameWriter<W>,
+    mut turns: mpsc::Receiver<Turn>,
+) {
+    while let Some(first) = turns.recv().await {
+        let mut held = Vec::new();
+        let mut next = Some(first);
+        let mut is_closing = false;
+        while let Some(Turn { reply, memory }) = next.take() {
+            let reply = match reply {
+                Reply::Later(_) if frames.pending_bytes() > 0 => {
+                    // What is ready does not wait for what is not.
+                    if frames.flush().await.is_err() {
+                        return;
+                    }
+                    wait(reply).await
+                }
+                reply => wait(reply).await,
+            };
+            match reply {
+                Reply::Ready(response) => frames.push(response),
+                Reply::Nothing => {}
+                Reply::Close | Reply::Later(_) => is_closing = true,
+            }
+            held.push(memory);
+            if !is_closing && frames.pending_bytes() < WRITE_GATHER_BYTES_MAX {
+                next = turns.try_recv().ok();
+            }
+        }
+        if frames.flush().await.is_err() || is_closing {
+            break;
+        }
+    }
+    // The client may be gone already.
+    let _ = frames.shutdown().await;
+}
+
+async fn wait(reply: Reply) -> Reply {
+    match reply {
+        Reply::Later(answer) => answer.await,
+        reply => reply,
+    }
+}

@@ -1,0 +1,29 @@
+//! The floe broker: Kafka clients on one address, HTTP and the Iceberg catalog on another, two stores behind them.
+//!
+//! [`node`] puts a process together, [`broker`] is what all handlers share, [`connection`] serves one client, `api` has one
+//! file for each Kafka API, [`http`] the other address, [`cli`] the command line, [`config`] every setting.
+#![forbid(unsafe_code)]
+
+mod api;
+mod authorized_operations;
+pub mod broker;
+mod broker_configs;
+pub mod cli;
+pub mod config;
+pub mod connection;
+mod described_config;
+mod error_codes;
+mod fetch_sessions;
+mod groups;
+pub mod http;
+pub mod metrics;
+pub mod node;
+mod producer_ids;
+mod recompression;
+mod refused;
+mod replica_assignment;
+mod text;
+mod topic_configs;
+mod topic_names;
+pub mod topic_settings;
+pub mod topics;

@@ -1,0 +1,79 @@
+//! The log as the bridge reads it.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use floe_env::{Error, Result};
+use floe_iceberg_bridge::{LogRead, LogReader, PartitionCut};
+use floe_log::{FetchError, FetchFrom, Log};
+use floe_metadata::MetadataStore;
+use kfs::{BatchHeader, PartitionIndex, TopicId, TopicPartition};
+
+/// Hands the log to the bridge.
+pub struct BridgeLog {
+    /// The log.
+    pub log: Log,
+    /// For a cut over all partitions of a topic in one read.
+    pub metadata: MetadataStore,
+}
+
+#[async_trait]
+impl LogReader for BridgeLog {
+    async fn cut(&self, topic: TopicId) -> Result<Option<Vec<PartitionCut>>> {
+        let Some(known) = self.metadata.topic_by_id(topic).await? else { return Ok(None) };
+        let partitions: Vec<TopicPartition> = (0..known.partition_count)
+            .map(|index| TopicPartition { topic, partition: PartitionIndex(index) })
+            .collect();
+        let states = self.metadata.partition_states(&partitions).await?;
+        let cut = states.into_iter().map(|state| {
+            state.map(|state| PartitionCut {
+                log_start_offset: state.log_start_offset,
+                last_stable_offset: state.last_stable_offset,
+            })
+        });
+        // A partition is missing only where the topic was deleted meanwhile.
+        Ok(cut.collect())
+    }
+
+    async fn read(
+        &self,
+        partition: TopicPartition,
+        from: i64,
+        until: i64,
+        bytes_max: usize,
+    ) -> Result<LogRead> {
+        let asked = FetchFrom { partition, offset: from, bytes_max, committed_only: true };
+        let fetched = self.log.fetch(asked).await.map_err(|error| match error {
+            FetchError::Failed(error) => error,
+            FetchError::UnknownPartition => Error::invalid(format!("{partition} is gone")),
+            FetchError::OffsetOutOfRange => {
+                Error::retry(format!("{partition} has no offset {from} any more"))
+            }
+        })?;
+        let mut batches: Vec<Bytes> = Vec::new();
+        let mut next_offset = from;
+        for slice in fetched.records {
+            next_offset = next_offset.max(end_of(&slice)?);
+            batches.push(slice);
+            if next_offset >= until {
+                break;
+            }
+        }
+        if batches.is_empty() {
+            // A hole without batches up to the end: nothing to give, but nothing to wait for either.
+            next_offset = until;
+        }
+        Ok(LogRead { batches, next_offset: next_offset.min(until) })
+    }
+}
+
+/// The offset behind the last batch of a run of batches.
+fn end_of(batches: &[u8]) -> Result<i64> {
+    let mut end = 0;
+    for batch in kfs::batches(batches) {
+        let header: BatchHeader = batch
+            .map_err(|error| Error::corrupt("a batch in the log").with_source(error))?
+            .header;
+        end = header.last_offset() + 1;
+    }
+    Ok(end)
+}

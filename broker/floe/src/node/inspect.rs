@@ -1,0 +1,166 @@
+//! Answers the questions of the HTTP address from a running broker.
+
+use crate::broker::Broker;
+use crate::http::{
+    ExtentView, ExtentsPage, Inspect, PartitionView, StatusView, TableView, TopicView, TopicsPage,
+};
+use crate::topics::KnownTopic;
+use async_trait::async_trait;
+use floe_env::{Instant, Result};
+use floe_iceberg_bridge::Bridge;
+use floe_store::ObjectStore;
+use floe_metadata::rows::{Extent, PartitionState, Place};
+use kfs::OffsetMode;
+use std::sync::Arc;
+
+/// A running broker, to be asked.
+pub(super) struct BrokerInspect {
+    pub(super) broker: Arc<Broker>,
+    pub(super) bridge: Option<Bridge>,
+    pub(super) objects: Arc<dyn ObjectStore>,
+    pub(super) http: String,
+    pub(super) started: Instant,
+}
+
+#[async_trait]
+impl Inspect for BrokerInspect {
+    async fn status(&self) -> Result<StatusView> {
+        let (broker, identity) = (&self.broker, &self.broker.identity);
+        let uptime = broker.env.monotonic() - self.started;
+        Ok(StatusView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster: identity.cluster.to_string(),
+            broker: identity.node_id,
+            epoch: broker.registration.epoch.0,
+            kafka: format!("{}:{}", identity.host, identity.port),
+            http: self.http.clone(),
+            store: broker.config.store.location.to_string(),
+            metadata: broker.config.metadata.location.to_string(),
+            uptime_ms: u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+
+    async fn topics(&self, after: Option<&str>, limit: usize) -> Result<TopicsPage> {
+        self.broker.topics.refresh().await?;
+        let all = self.broker.topics.all();
+        let first = all.partition_point(|topic| after.is_some_and(|after| &*topic.name <= after));
+        let page = &all[first..all.len().min(first.saturating_add(limit))];
+        let mut topics = Vec::with_capacity(page.len());
+        for topic in page {
+            let states = self.states(topic).await?;
+            topics.push(self.topic_view(topic, &states));
+        }
+        let is_last = first + page.len() == all.len();
+        let next = page.last().filter(|_| !is_last).map(|topic| topic.topic.name.clone());
+        Ok(TopicsPage { topics, next })
+    }
+
+    async fn topic(&self, name: &str) -> Result<Option<TopicView>> {
+        let Some(topic) = self.broker.topic_by_name(name).await? else { return Ok(None) };
+        let states = self.states(&topic).await?;
+        let view = |(index, state): (usize, &PartitionState)| PartitionView {
+            partition: i32::try_from(index).unwrap_or(i32::MAX),
+            log_start: state.log_start_offset,
+            high_watermark: state.high_watermark,
+            last_stable: state.last_stable_offset,
+            bytes: state.bytes,
+        };
+        let partitions = states.iter().enumerate().map(view).collect();
+        Ok(Some(TopicView { partitions, ..self.topic_view(&topic, &states) }))
+    }
+
+    async fn tables(&self) -> Result<Vec<TableView>> {
+        let Some(bridge) = &self.bridge else { return Ok(Vec::new()) };
+        let namespace = &bridge.config().namespace;
+        let view = |status: floe_iceberg_bridge::TableStatus| {
+            let table = status.table?;
+            Some(TableView {
+                name: format!("{namespace}.{table}"),
+                topic: status.topic_name,
+                state: status.state.to_string(),
+                reason: status.reason,
+                lag_records: u64::try_from(status.lag_records).unwrap_or(0),
+                lag_seconds: status.lag_ms as f64 / 1000.0,
+                last_commit_ms: status.last_commit_ms,
+                last_error: status.last_error,
+            })
+        };
+        Ok(bridge.statuses().into_iter().filter_map(view).collect())
+    }
+
+    async fn extents(
+        &self,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        limit: usize,
+    ) -> Result<Option<ExtentsPage>> {
+        let Some(known) = self.broker.topic_by_name(topic).await? else { return Ok(None) };
+        let Some(named) = known.partition(partition) else { return Ok(None) };
+        let Some(page) = self.broker.log.extents(named, offset, limit).await? else {
+            return Ok(None);
+        };
+        let next = page.extents.last().map(|extent| extent.last_offset + 1);
+        Ok(Some(ExtentsPage {
+            topic: known.topic.name.clone(),
+            topic_id: known.topic.id.to_string(),
+            partition,
+            log_start: page.state.log_start_offset,
+            high_watermark: page.state.high_watermark,
+            last_stable: page.state.last_stable_offset,
+            extents: page.extents.iter().map(|extent| self.extent_view(extent)).collect(),
+            next: next.filter(|next| *next < page.state.high_watermark),
+        }))
+    }
+}
+
+impl BrokerInspect {
+    async fn states(&self, topic: &KnownTopic) -> Result<Vec<PartitionState>> {
+        let states = self.broker.metadata.partition_states(&topic.partitions()).await?;
+        // A partition is missing only where the topic was deleted meanwhile.
+        Ok(states.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    fn topic_view(&self, topic: &KnownTopic, states: &[PartitionState]) -> TopicView {
+        let records: i64 =
+            states.iter().map(|state| state.high_watermark - state.log_start_offset).sum();
+        let table = self.bridge.as_ref().and_then(|bridge| {
+            let statuses = bridge.statuses().into_iter();
+            let own = statuses.filter(|status| status.topic == topic.topic.id);
+            let name = own.filter_map(|status| status.table).next()?;
+            Some(format!("{}.{name}", bridge.config().namespace))
+        });
+        TopicView {
+            name: topic.topic.name.clone(),
+            id: topic.topic.id.to_string(),
+            partition_count: topic.topic.partition_count.unsigned_abs(),
+            records: u64::try_from(records).unwrap_or(0),
+            bytes: states.iter().map(|state| state.bytes).sum(),
+            table,
+            partitions: Vec::new(),
+        }
+    }
+
+    fn extent_view(&self, extent: &Extent) -> ExtentView {
+        let (kind, range) = match &extent.place {
+            Place::Range { key, position, length } => ("object", Some((key, *position, *length))),
+            Place::Marker { .. } => ("marker", None),
+            Place::Hole => ("hole", None),
+        };
+        let mode = match extent.offset_mode {
+            OffsetMode::Relative => "relative",
+            OffsetMode::Absolute => "absolute",
+        };
+        let root = self.broker.identity.cluster;
+        ExtentView {
+            base_offset: extent.base_offset,
+            last_offset: extent.last_offset,
+            kind: kind.to_owned(),
+            object: range.map(|(key, ..)| self.objects.url(&format!("{root}/{key}"))),
+            position: range.map(|(_, position, _)| position),
+            length: range.map(|(.., length)| length),
+            offset_mode: range.map(|_| mode.to_owned()),
+            max_timestamp_ms: extent.max_timestamp_ms,
+        }
+    }
+}

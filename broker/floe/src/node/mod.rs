@@ -1,0 +1,180 @@
+//! A broker as a process: opens its stores, serves Kafka and HTTP, runs the background jobs, and ends in order.
+
+mod bridge_log;
+mod inspect;
+mod listener;
+mod observer;
+mod reconcile;
+mod stores;
+
+pub use bridge_log::BridgeLog;
+pub use stores::agree_on_cluster;
+
+use crate::broker::{Broker, Identity};
+use crate::cli::{Assembly, Endpoints, Reconciliation, Serving};
+use crate::config::Config;
+use crate::http::{self, Readiness, Routes};
+use crate::metrics::{Metrics, set_total};
+use async_trait::async_trait;
+use floe_env::{Background, Env, Error, Lane, Result, shutdown_signal};
+use floe_iceberg_bridge::{Bridge, BridgeConfig, catalog};
+use inspect::BrokerInspect;
+use kfs::ClusterId;
+use observer::LogObserver;
+use std::sync::Arc;
+use stores::Objects;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// Puts a broker together from its parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Node;
+
+#[async_trait]
+impl Assembly for Node {
+    async fn serve(&self, serving: Serving) -> Result<()> {
+        let Serving { env, config, metrics, shutdown: asked, announce } = serving;
+        let (trigger, shutdown) = shutdown_signal();
+        let kafka = bind(&config.listen.kafka.to_string()).await?;
+        let http = bind(&config.listen.http.to_string()).await?;
+        let objects = stores::open_objects(&env, &config).await?;
+        floe_store::probe(&env, objects.store.as_ref()).await?;
+        let metadata = stores::open_metadata(&env, &config).await?;
+        let cluster = agree_on_cluster(&env, objects.store.as_ref(), &metadata).await?;
+        let endpoints = Endpoints { kafka: local(&kafka)?, http: local(&http)? };
+        let identity = identity(&config, &endpoints, cluster);
+        let observer = Arc::new(LogObserver(metrics.clone()));
+        let stores = stores::stores(&config, &objects, &metadata);
+        let broker = Broker::start(
+            env.clone(),
+            config.clone(),
+            identity,
+            stores,
+            observer,
+            shutdown.clone(),
+        )
+        .await?;
+        let bridge = config.iceberg.enable.then(|| bridge(&broker, &objects));
+        export(&metrics, &broker, &objects, bridge.as_ref());
+        let (ready, readiness) = watch::channel(Readiness::Ready);
+        let inspect = Arc::new(BrokerInspect {
+            broker: broker.clone(),
+            bridge: bridge.clone(),
+            objects: objects.store.clone(),
+            http: endpoints.http.to_string(),
+            started: env.monotonic(),
+        });
+        let routes = Routes { readiness, metrics: metrics.clone(), inspect };
+        let router = http::router(routes, bridge.clone().map(catalog::router));
+        let serving_http = http::serve(env.clone(), http, router, shutdown.clone());
+        let http_task = env.spawn("http", Lane::Foreground, serving_http);
+        let mut jobs: Vec<Background> =
+            bridge.iter().map(|bridge| bridge.start(shutdown.clone())).collect();
+        jobs.push(broker.expire_groups());
+        announce(&endpoints);
+        let serving = listener::serve(broker.clone(), metrics.clone(), kafka);
+        let serving = env.spawn("kafka listener", Lane::Foreground, serving);
+        tokio::select! {
+            () = asked.wait() => {}
+            () = broker.log.fenced() => {
+                tracing::error!("stopping: another broker has taken this one's place");
+            }
+        }
+        trigger.trigger();
+        // A listener that ended by a panic has logged it.
+        let _ = serving.await;
+        ready.send_replace(Readiness::NotReady("the broker is shutting down".to_owned()));
+        broker.drained().await;
+        for job in jobs {
+            job.join().await;
+        }
+        // Whatever it still answers, nothing waits for it.
+        let _ = http_task.await;
+        if broker.log.is_fenced() {
+            return Err(Error::fenced("another broker has taken this one's place"));
+        }
+        Ok(())
+    }
+
+    async fn check_store(&self, env: &Env, config: &Config) -> Result<String> {
+        let objects = stores::open_objects(env, config).await?;
+        floe_store::probe(env, objects.store.as_ref()).await?;
+        Ok("writes, reads, lists and deletes".to_owned())
+    }
+
+    async fn check_metadata(&self, env: &Env, config: &Config) -> Result<String> {
+        let metadata = stores::open_metadata(env, config).await?;
+        let topics = metadata.topics().await?.len();
+        Ok(match metadata.cluster_id().await? {
+            Some(cluster) => format!("cluster {cluster}, {topics} topics"),
+            None => "new: no cluster yet".to_owned(),
+        })
+    }
+
+    async fn reconcile(
+        &self,
+        env: &Env,
+        config: &Config,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<Reconciliation> {
+        let objects = stores::open_objects(env, config).await?;
+        let metadata = stores::open_metadata(env, config).await?;
+        reconcile::compare(objects.store.as_ref(), &metadata, progress).await
+    }
+}
+
+fn identity(config: &Config, endpoints: &Endpoints, cluster: ClusterId) -> Identity {
+    let advertised = config.listen.advertised(endpoints.kafka);
+    Identity {
+        cluster,
+        node_id: config.kafka.node_id,
+        host: advertised.host,
+        port: advertised.port,
+        rack: config.kafka.broker_rack.clone(),
+    }
+}
+
+fn bridge(broker: &Arc<Broker>, objects: &Objects) -> Bridge {
+    let settings = &broker.config.iceberg;
+    let config = BridgeConfig {
+        namespace: settings.namespace.clone(),
+        look_timeout: settings.look_timeout,
+        lag_max: settings.commit_interval,
+        ..BridgeConfig::new(broker.identity.cluster)
+    };
+    let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };
+    Bridge::new(
+        broker.env.clone(),
+        config,
+        objects.store.clone(),
+        broker.metadata.clone(),
+        Arc::new(log),
+    )
+}
+
+/// Brings what others count into the metrics whenever they are asked for.
+fn export(metrics: &Metrics, broker: &Arc<Broker>, objects: &Objects, bridge: Option<&Bridge>) {
+    let (broker, counters, bridge) = (broker.clone(), objects.counters.clone(), bridge.cloned());
+    metrics.on_scrape(move |families| {
+        let cache = broker.log.cache_stats();
+        set_total(&families.cache.hits, cache.hits);
+        set_total(&families.cache.misses, cache.misses);
+        families.cache.held_bytes.set(i64::try_from(cache.bytes).unwrap_or(i64::MAX));
+        observer::export_store(&families.store, &counters.snapshot());
+        if let Some(bridge) = &bridge {
+            observer::export_tables(&families.tables, bridge);
+        }
+    });
+}
+
+async fn bind(address: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Error::invalid(format!("cannot listen on {address}")).with_source(error)
+    })
+}
+
+fn local(listener: &TcpListener) -> Result<std::net::SocketAddr> {
+    listener
+        .local_addr()
+        .map_err(|error| Error::bug("a listener without an address").with_source(error))
+}

@@ -1,0 +1,149 @@
+//! Opens both stores as the configuration says, and agrees on whose they are.
+
+use crate::broker::Stores;
+use crate::config::{Config, MetadataLocation, Secret, StoreConfig, StoreLocation};
+use floe_env::{Env, Error, Result};
+use floe_metadata::{Backend, MetadataStore, SqliteBackend};
+use floe_store::{
+    AzureOptions, ClusterIdentity, Counted, GcsOptions, ObjectStore, PutOutcome, RetryPolicy,
+    Retrying, S3Options, StoreCounters, StoreOptions, create_identity, read_identity,
+};
+use kfs::ClusterId;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The object store with its layers: every request counted, and tried again where that is safe.
+pub(super) struct Objects {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) counters: StoreCounters,
+}
+
+/// Opens the object store.
+pub(super) async fn open_objects(env: &Env, config: &Config) -> Result<Objects> {
+    let url = config.store.location.to_string();
+    if let StoreLocation::Directory(path) = &config.store.location {
+        make_directory(env, path).await?;
+    }
+    let options = store_options(&config.store);
+    let raw = floe_store::open(env.clone(), &url, &options).await?;
+    let counted = Counted::new(env.clone(), raw);
+    let counters = counted.counters();
+    let store = Retrying::new(env.clone(), Arc::new(counted), RetryPolicy::default());
+    Ok(Objects { store: Arc::new(store), counters })
+}
+
+fn store_options(config: &StoreConfig) -> StoreOptions {
+    let secret = |secret: &Secret| floe_store::Secret::new(secret.expose());
+    let s3 = &config.s3;
+    let path = |path: &PathBuf| path.display().to_string();
+    StoreOptions {
+        s3: S3Options {
+            endpoint: config.endpoint.clone(),
+            region: s3.region.clone(),
+            access_key_id: s3.access_key.as_ref().map(|key| key.expose().to_owned()),
+            secret_access_key: s3.secret_key.as_ref().map(secret),
+            session_token: s3.session_token.as_ref().map(secret),
+            virtual_hosted: Some(!s3.path_style),
+            allow_http: Some(config.allow_http),
+            unsigned_payload: Some(s3.unsigned_payload),
+        },
+        gcs: GcsOptions {
+            service_account_path: config.gcs_service_account.as_ref().map(path),
+            endpoint: config.endpoint.clone(),
+        },
+        azure: AzureOptions {
+            account: config.azure_account.clone(),
+            access_key: config.azure_access_key.as_ref().map(secret),
+            endpoint: config.endpoint.clone(),
+        },
+        ..StoreOptions::default()
+    }
+}
+
+/// Opens the metadata store.
+pub(super) async fn open_metadata(env: &Env, config: &Config) -> Result<MetadataStore> {
+    let backend: Arc<dyn Backend> = match &config.metadata.location {
+        MetadataLocation::Sqlite(path) => {
+            if let Some(folder) = path.parent() {
+                make_directory(env, folder).await?;
+            }
+            Arc::new(SqliteBackend::open(env, path).await?)
+        }
+        MetadataLocation::Postgres(_) => {
+            return Err(Error::invalid("PENDING"));
+        }
+    };
+    Ok(MetadataStore::new(backend, env.clone()))
+}
+
+/// Both stores, opened.
+pub(super) fn stores(config: &Config, objects: &Objects, metadata: &MetadataStore) -> Stores {
+    Stores {
+        objects: objects.store.clone(),
+        metadata: metadata.clone(),
+        is_remote: config.store.location.is_remote(),
+    }
+}
+
+async fn make_directory(env: &Env, path: &Path) -> Result<()> {
+    let path = path.to_owned();
+    env.blocking(move || {
+        std::fs::create_dir_all(&path).map_err(|error| {
+            let message = format!("cannot make the directory {}", path.display());
+            Error::invalid(message).with_source(error)
+        })
+    })
+    .await
+}
+
+/// Agrees on the cluster's id between both stores: it is made once and stands in both. Where it is missing in one beside
+/// a used other, or differs, the broker must not start.
+pub async fn agree_on_cluster(
+    env: &Env,
+    objects: &dyn ObjectStore,
+    metadata: &MetadataStore,
+) -> Result<ClusterId> {
+    let in_objects = read_identity(objects).await?.map(|identity| ClusterId(identity.cluster));
+    let in_metadata = metadata.cluster_id().await?;
+    match (in_objects, in_metadata) {
+        (Some(there), Some(here)) if there == here => Ok(here),
+        (Some(there), Some(here)) => Err(Error::invalid(format!(
+            "the object store belongs to cluster {there} but the metadata store to {here}: give \
+             this broker the two that belong together"
+        ))),
+        (Some(there), None) => Err(Error::invalid(format!(
+            "the object store holds cluster {there} but the metadata store is empty: give this \
+             broker that cluster's metadata store, or an empty object store"
+        ))),
+        (None, here) => {
+            // A first start may have ended between the two writes: such metadata has no topics.
+            if let Some(here) = here
+                && !metadata.topics().await?.is_empty()
+            {
+                return Err(Error::invalid(format!(
+                    "the metadata store belongs to cluster {here} but the object store has no \
+                     identity: give this broker that cluster's object store"
+                )));
+            }
+            let id = metadata.initialise_cluster(ClusterId(env.uuid())).await?;
+            claim(objects, metadata, id).await
+        }
+    }
+}
+
+async fn claim(
+    objects: &dyn ObjectStore,
+    metadata: &MetadataStore,
+    id: ClusterId,
+) -> Result<ClusterId> {
+    let incarnation = metadata.incarnation().await?;
+    let incarnation = incarnation.ok_or_else(|| Error::bug("a cluster without incarnation"))?;
+    let identity = ClusterIdentity::new(id.0, incarnation);
+    match create_identity(objects, &identity).await? {
+        PutOutcome::Created => Ok(id),
+        PutOutcome::Exists => Err(Error::invalid(
+            "another broker has just made its cluster in this object store: give each cluster a \
+             prefix of its own",
+        )),
+    }
+}

@@ -1,0 +1,55 @@
+//! Topic configs: one table, from which everything else follows.
+//!
+//! [`table::TOPIC_CONFIGS`] names each config once, with Kafka's name, type, default and the name
+//! of the broker's setting behind it, and says what Floe does with it. [`check`] is the only way
+//! for a config into a topic; [`change`](incremental) computes what IncrementalAlterConfigs asks
+//! for; [`describe`] is what DescribeConfigs and CreateTopics answer; `page` makes
+//! `docs/topic-configs.md`.
+//!
+//! Nothing is claimed silently: what is not acted on says so in its documentation, and a value that
+//! would be wrong to accept is refused.
+
+mod change;
+mod check;
+mod describe;
+#[cfg(test)]
+mod page;
+mod table;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub(crate) use change::{Operation, RequestedChange, incremental, replacement};
+pub(crate) use check::check;
+pub(crate) use describe::describe;
+pub(crate) use table::{TOPIC_CONFIGS, TopicConfig};
+
+use crate::config::Config;
+
+/// The broker's settings that topics fall back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ServerValues {
+    /// `message.max.bytes`, bytes.
+    pub(crate) message_max_bytes: i32,
+    /// `iceberg.enable`
+    pub(crate) iceberg_enable: bool,
+}
+
+impl ServerValues {
+    /// Those of a configuration.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            message_max_bytes: config.kafka.message_max_bytes,
+            iceberg_enable: config.iceberg.enable,
+        }
+    }
+
+    /// What a topic has that does not set `config` itself.
+    pub(crate) fn value(&self, config: &TopicConfig) -> String {
+        match config.name {
+            table::MAX_MESSAGE_BYTES => self.message_max_bytes.to_string(),
+            table::ICEBERG_ENABLE => self.iceberg_enable.to_string(),
+            _ => config.default.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Every topic config: Kafka's 4.4 list under Kafka's names, and Floe's own.
+
+use super::value::Kind::{self, Bool, Choice, GzipLevel, Int, List, Long, Ratio, Replicas};
+
+pub(super) const ICEBERG_ENABLE: &str = floe_iceberg_bridge::ENABLE_CONFIG;
+pub(super) const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
+pub(super) const MIN_COMPACTION_LAG_MS: &str = "min.compaction.lag.ms";
+pub(super) const MAX_COMPACTION_LAG_MS: &str = "max.compaction.lag.ms";
+
+/// The greatest number of 64 bits, which Kafka uses for "never".
+const NEVER: &str = "9223372036854775807";
+
+/// Whether a config does anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It does what its documentation says.
+    Acted,
+    /// Not in this release; until then, this happens.
+    NotYet(&'static str),
+    /// There is nothing that it could do, because of this.
+    Never(&'static str),
+}
+
+/// A topic config.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TopicConfig {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What it takes.
+    pub(crate) kind: Kind,
+    /// Kafka's default, in its plain form.
+    pub(crate) default: &'static str,
+    /// The broker's setting that a topic falls back to, where Kafka names one.
+    pub(crate) server_name: Option<&'static str>,
+    /// What it does.
+    pub(crate) doc: &'static str,
+    /// Whether it does that here.
+    pub(crate) effect: Effect,
+    /// Set where only the default is taken: why others are refused.
+    pub(crate) only_default: Option<&'static str>,
+    /// False for a config that Kafka has dropped: it is shown only where it is set.
+    pub(crate) is_listed: bool,
+}
+
+impl TopicConfig {
+    const fn new(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Self {
+        Self {
+            name,
+            kind,
+            default,
+            server_name: None,
+            doc,
+            effect: Effect::Acted,
+            only_default: None,
+            is_listed: true,
+        }
+    }
+
+    const fn server(mut self, name: &'static str) -> Self {
+        self.server_name = Some(name);
+        self
+    }
+
+    const fn not_yet(mut self, meanwhile: &'static str) -> Self {
+        self.effect = Effect::NotYet(meanwhile);
+        self
+    }
+
+    const fn never(mut self, because: &'static str) -> Self {
+        self.effect = Effect::Never(because);
+        self
+    }
+
+    const fn only_default(mut self, why: &'static str) -> Self {
+        self.only_default = Some(why);
+        self
+    }
+
+    const fn unlisted(mut self) -> Self {
+        self.is_listed = false;
+        self
+    }
+
+    /// What the config does, and whether it does that here.
+    pub(crate) fn documentation(&self) -> String {
+        match self.effect {
+            Effect::Acted => self.doc.to_owned(),
+            Effect::NotYet(meanwhile) => {
+                format!("{} Not acted on by Floe yet: {meanwhile}.", self.doc)
+            }
+            Effect::Never(because) => format!("{} Not acted on by Floe: {because}.", self.doc),
+        }
+    }
+}
+
+/// The config of this name.
+pub(super) fn topic_config(name: &str) -> Option<&'static TopicConfig> {
+    TOPIC_CONFIGS.iter().find(|config| config.name == name)
+}
+
+const NO_COMPACTION: &str = "nothing is compacted, all records are kept";
+const NO_RETENTION: &str = "no record is deleted by age or size";
+const NO_SEGMENT_FILES: &str = "a topic has no segment files of its own";
+const NO_REPLICATION: &str =
+    "nothing is replicated between brokers, the object store keeps the data";
+const NO_SECOND_TIER: &str = "all data is in the object store, there is no second tier";
+const NO_FLUSHES: &str = "every acknowledged record is durable";
+const NO_SHARE_GROUPS: &str = "there are no share groups";
+
+/// What Kafka takes as `compression.type`.
+const CODECS: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
+
+/// Every topic config, by name.
+pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
+    TopicConfig::new(
+        "cleanup.policy",
+        List(&["compact", "delete"]),
+        "delete",
+        "What becomes of old records: `delete` removes them by age and size, `compact` keeps \
+         the last one of each key. A compacted topic takes no record without a key, and one \
+         that is only compacted refuses DeleteRecords.",
+    )
+    .server("log.cleanup.policy")
+    .not_yet(
+        "all records are kept under every policy; the checks of keys and of DeleteRecords are made",
+    ),
+    TopicConfig::new(
+        "compression.gzip.level",
+        GzipLevel,
+        "-1",
+        "Level of gzip, where the topic's `compression.type` is gzip.",
+    )
+    .server("compression.gzip.level"),
+    TopicConfig::new(
+        "compression.lz4.level",
+        Int { min: 1, max: 17 },
+        "9",
+        "Level of lz4, where the topic's `compression.type` is lz4.",
+    )
+    .server("compression.lz4.level")
+    .never("its lz4 has one level"),
+    TopicConfig::new(
+        "compression.type",
+        Choice(CODECS),
+        "producer",
+        "Codec of the topic's batches. `producer` stores each as its producer sent it; with any \
+         other value a batch of another codec is compressed anew when it arrives, which costs the \
+         broker time.",
+    )
+    .server("compression.type"),
+    TopicConfig::new(
+        "compression.zstd.level",
+        Int { min: -131_072, max: 22 },
+        "3",
+        "Level of zstd, where the topic's `compression.type` is zstd.",
+    )
+    .server("compression.zstd.level"),
+    TopicConfig::new(
+        "delete.retention.ms",
+        Long(0),
+        "86400000",
+        "How long compaction keeps the record that deletes a key, ms.",
+    )
+    .server("log.cleaner.delete.retention.ms")
+    .not_yet(NO_COMPACTION),
+    TopicConfig::new(
+        "errors.deadletterqueue.group.enable",
+        Bool,
+        "false",
+        "Allows share groups to use the topic for records that they give up.",
+    )
+    .never(NO_SHARE_GROUPS),
+    TopicConfig::new(
+        "file.delete.delay.ms",
+        Long(0),
+        "60000",
+        "How long a deleted segment file is kept, ms.",
+    )
+    .server("log.segment.delete.delay.ms")
+    .never(NO_SEGMENT_FILES),
+    TopicConfig::new(
+        "flush.messages",
+        Long(1),
+        NEVER,
+        "After how many records the log is forced to disk.",
+    )
+    .server("log.flush.interval.messages")
+    .never(NO_FLUSHES),
+    TopicConfig::new("flush.ms", Long(0), NEVER, "After how long the log is forced to disk, ms.")
+        .never(NO_FLUSHES),
+    TopicConfig::new(
+        "follower.replication.throttled.replicas",
+        Replicas,
+        "",
+        "Followers whose replication is throttled.",
+    )
+    .never(NO_REPLICATION),
+    TopicConfig::new(
+        ICEBERG_ENABLE,
+        Bool,
+        "true",
+        "Keeps an Iceberg table of the topic. It can be switched off and on again; what was \
+         written meanwhile is caught up on. Refused as `true` where the broker keeps no \
+         tables.",
+    )
+    .server("iceberg.enable"),
+    TopicConfig::new(
+        "index.interval.bytes",
+        Int { min: 0, max: i32::MAX },
+        "4096",
+        "How far apart the entries of a segment file's index are, bytes.",
+    )
+    .server("log.index.interval.bytes")
+    .never(NO_SEGMENT_FILES),
+    TopicConfig::new(
+        "leader.replication.throttled.replicas",
+        Replicas,
+        "",
+        "Leaders whose replication is throttled.",
+    )
+    .never(NO_REPLICATION),
+    TopicConfig::new(
+        "local.retention.bytes",
+        Long(-2),
+        "-2",
+        "How much of the log is kept outside the second tier, bytes; -2 for as much as \
+         `retention.bytes`.",
+    )
+    .server("log.local.retention.bytes")
+    .never(NO_SECOND_TIER),
+    TopicConfig::new(
+        "local.retention.ms",
+        Long(-2),
+        "-2",
+        "How long records are kept outside the second tier, ms; -2 for as long as \
+         `retention.ms`.",
+    )
+    .server("log.local.retention.ms")
+    .never(NO_SECOND_TIER),
+    TopicConfig::new(
+        MAX_COMPACTION_LAG_MS,
+        Long(1),
+        NEVER,
+        "After how long a record is compacted at the latest, ms.",
+    )
+    .server("log.cleaner.max.compaction.lag.ms")
+    .not_yet(NO_COMPACTION),
+    TopicConfig::new(
+        "max.decompressed.message.bytes",
+        Int { min: 1, max: i32::MAX },
+        "2147483639",
+        "What the records of one batch may decompress to, bytes. Above 268435456 (256 MiB) it \
+         has no effect: that is the limit of every topic.",
+    )
+    .server("max.decompressed.message.bytes"),
+    TopicConfig::new(
+        MAX_MESSAGE_BYTES,
+        Int { min: 0, max: i32::MAX },
+        "1048588",
+        "Largest record batch that is accepted, bytes, as it is sent.",
+    )
+    .server("message.max.bytes"),
+    TopicConfig::new(
+        "message.downconversion.enable",
+        Bool,
+        "true",
+        "Allowed old consumers to read newer message formats. Kafka has dropped it; it is \
+         taken because older tools set it.",
+    )
+    .never("there is one message format")
+    .unlisted(),
+    TopicConfig::new(
+        "message.timestamp.after.max.ms",
+        Long(0),
+        "3600000",
+        "How far a record's timestamp may be ahead of the broker's clock, ms. Does not count \
+         under LogAppendTime.",
+    )
+    .server("log.message.timestamp.after.max.ms"),
+    TopicConfig::new(
+        "message.timestamp.before.max.ms",
+        Long(0),
+        NEVER,
+        "How far a record's timestamp may be behind the broker's clock, ms. Does not count \
+         under LogAppendTime.",
+    )
+    .server("log.message.timestamp.before.max.ms"),
+    TopicConfig::new(
+        "message.timestamp.type",
+        Choice(&["CreateTime", "LogAppendTime"]),
+        "CreateTime",
+        "Whether a record keeps its producer's timestamp or gets the broker's on arrival.",
+    )
+    .server("log.message.timestamp.type"),
+    TopicConfig::new(
+        "min.cleanable.dirty.ratio",
+        Ratio,
+        "0.5",
+        "What part of the log must be uncompacted before it is compacted again.",
+    )
+    .server("log.cleaner.min.cleanable.ratio")
+    .not_yet(NO_COMPACTION),
+    TopicConfig::new(
+        MIN_COMPACTION_LAG_MS,
+        Long(0),
+        "0",
+        "How long a record is not compacted, ms.",
+    )
+    .server("log.cleaner.min.compaction.lag.ms")
+    .not_yet(NO_COMPACTION),
+    TopicConfig::new(
+        "min.insync.replicas",
+        Int { min: 1, max: i32::MAX },
+        "1",
+        "How many replicas must have a record before it is acknowledged.",
+    )
+    .server("min.insync.replicas")
+    .never("a record is acknowledged when the object store and the metadata store have it"),
+    TopicConfig::new("preallocate", Bool, "false", "Allocates segment files at their full size.")
+        .server("log.preallocate")
+        .never(NO_SEGMENT_FILES),
+    TopicConfig::new(
+        "remote.copy.lag.bytes",
+        Long(-1),
+        "-1",
+        "How much may wait to be copied to the second tier, bytes.",
+    )
+    .server("log.remote.copy.lag.bytes")
+    .never(NO_SECOND_TIER),
+    TopicConfig::new(
+        "remote.copy.lag.ms",
+        Long(-1),
+        "0",
+        "How long a segment may wait to be copied to the second tier, ms.",
+    )
+    .server("log.remote.copy.lag.ms")
+    .never(NO_SECOND_TIER),
+    TopicConfig::new("remote.log.copy.disable", Bool, "false", "Stops copying to the second tier.")
+        .never(NO_SECOND_TIER),
+    TopicConfig::new(
+        "remote.log.delete.on.disable",
+        Bool,
+        "false",
+        "Deletes what the second tier has when it is switched off.",
+    )
+    .never(NO_SECOND_TIER),
+    TopicConfig::new(
+        "remote.storage.enable",
+        Bool,
+        "false",
+        "Copies the log to a second tier; only `false` is taken.",
+    )
+    .never(NO_SECOND_TIER)
+    .only_default(NO_SECOND_TIER),
+    TopicConfig::new(
+        "retention.bytes",
+        Long(i64::MIN),
+        "-1",
+        "How much of a partition is kept under `delete`, bytes; -1 for all.",
+    )
+    .server("log.retention.bytes")
+    .not_yet(NO_RETENTION),
+    TopicConfig::new(
+        "retention.ms",
+        Long(-1),
+        "604800000",
+        "How long records are kept under `delete`, ms; -1 for ever.",
+    )
+    .not_yet(NO_RETENTION),
+    TopicConfig::new(
+        "segment.bytes",
+        Int { min: 1_048_576, max: i32::MAX },
+        "1073741824",
+        "Size of a segment file, bytes.",
+    )
+    .server("log.segment.bytes")
+    .never(NO_SEGMENT_FILES),
+    TopicConfig::new(
+        "segment.index.bytes",
+        Int { min: 4, max: i32::MAX },
+        "10485760",
+        "Size of a segment file's index, bytes.",
+    )
+    .server("log.index.size.max.bytes")
+    .never(NO_SEGMENT_FILES),
+    TopicConfig::new(
+        "segment.jitter.ms",
+        Long(0),
+        "0",
+        "By how much the ends of segment files are spread, ms.",
+    )
+    .never(NO_SEGMENT_FILES),
+    TopicConfig::new(
+        "segment.ms",
+        Long(1),
+        "604800000",
+        "After how long a segment file is closed, ms.",
+    )
+    .never(NO_SEGMENT_FILES),
+    TopicConfig::new(
+        "unclean.leader.election.enable",
+        Bool,
+        "false",
+        "Lets a replica lead that has not all data.",
+    )
+    .server("unclean.leader.election.enable")
+    .never(NO_REPLICATION),
+];

@@ -1,0 +1,204 @@
+"""What the end-to-end tests share: a Floe of their own, and the clients' helpers.
+
+Every wait has a deadline; nothing here is tried again in silence.
+"""
+import http.client
+import importlib.util
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import confluent_kafka
+import duckdb
+from confluent_kafka.admin import AdminClient, NewTopic
+
+START_SECONDS = 30
+STOP_SECONDS = 30
+CLIENT_SECONDS = 60
+# librdkafka reports errors by callback and exception; its log of every refused connection only hides them.
+QUIET = {"log_level": 0}
+LOG_TAIL_BYTES = 20_000
+
+
+def free_ports(count):
+    """Ports of 127.0.0.1 that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Floe:
+    """One broker on a folder of its own. Its addresses stay the same over restarts.
+
+    kafka, http: `HOST:PORT` of the Kafka protocol and of HTTP; data: its folder; log: what it printed, all starts together.
+    """
+
+    def __init__(self, folder):
+        kafka, web = free_ports(2)
+        self.kafka, self.http = f"127.0.0.1:{kafka}", f"127.0.0.1:{web}"
+        self.data, self.log = folder / "data", folder / "floe.log"
+        self.process = None
+
+    def start(self):
+        """Starts the broker and returns when it is ready."""
+        assert self.process is None, "floe runs already"
+        binary = os.environ["FLOE_BIN"]
+        command = [binary, "serve", "--data", str(self.data), "--kafka", self.kafka, "--http", self.http]
+        # The tests' own settings are not the broker's, which refuses variables of its prefix that it does not know.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FLOE_")}
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
+        deadline = time.monotonic() + START_SECONDS
+        while not self.is_ready():
+            status = self.process.poll()
+            assert status is None, f"floe exited with {status} before it was ready"
+            assert time.monotonic() < deadline, f"floe was not ready after {START_SECONDS} s"
+            time.sleep(0.05)
+        return self
+
+    def is_ready(self):
+        try:
+            return self.get("/readyz")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def get(self, path):
+        """(status, text) of a GET."""
+        try:
+            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def stop(self):
+        """SIGTERM: a broker that is asked to stop does so in time and exits with 0."""
+        process, self.process = self.process, None
+        process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"floe did not stop within {STOP_SECONDS} s of SIGTERM") from None
+        assert status == 0, f"floe exited with {status} after SIGTERM"
+
+    def kill9(self):
+        """SIGKILL: nothing is told, nothing is flushed."""
+        process, self.process = self.process, None
+        process.kill()
+        assert process.wait() == -signal.SIGKILL, "floe was gone before it was killed"
+
+    def restart(self):
+        """Stops the broker, if it runs, and starts it again on the same folder and addresses."""
+        if self.process is not None:
+            self.stop()
+        return self.start()
+
+    def log_tail(self):
+        return self.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace") if self.log.exists() else ""
+
+
+def run_kcat(floe, *arguments, stdin=b""):
+    """kcat's finished process: bytes in, bytes out. Its exit status is the caller's to judge."""
+    command = ["kcat", "-b", floe.kafka, *map(str, arguments)]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=CLIENT_SECONDS)
+
+
+def kcat(floe, *arguments, stdin=b""):
+    """What kcat printed; fails where it did."""
+    done = run_kcat(floe, *arguments, stdin=stdin)
+    assert done.returncode == 0, f"kcat {arguments} exited with {done.returncode}: {done.stderr.decode()}"
+    return done.stdout
+
+
+def producer(floe, **settings):
+    """confluent-kafka's producer: acks=all, idempotent."""
+    return confluent_kafka.Producer({
+        "bootstrap.servers": floe.kafka, "acks": "all", "enable.idempotence": True, "linger.ms": 5,
+    } | QUIET | settings)
+
+
+def consumer(floe, group, **settings):
+    """confluent-kafka's consumer: from the earliest record, commits only when told to."""
+    return confluent_kafka.Consumer({
+        "bootstrap.servers": floe.kafka, "group.id": group, "auto.offset.reset": "earliest",
+        "enable.auto.commit": False, "session.timeout.ms": 10_000,
+    } | QUIET | settings)
+
+
+def create_topic(floe, topic, partitions):
+    """Creates a topic and returns the admin client that did."""
+    admin = AdminClient({"bootstrap.servers": floe.kafka} | QUIET)
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
+    admin.create_topics([new], request_timeout=CLIENT_SECONDS)[topic].result(CLIENT_SECONDS)
+    return admin
+
+
+def send(floe, topic, values, **message):
+    """Produces values to a topic and returns the acknowledged messages in the order of their acknowledgement."""
+    acknowledged, errors = [], []
+
+    def on_delivery(error, record):
+        errors.append(error) if error else acknowledged.append(record)
+
+    client = producer(floe)
+    for value in values:
+        client.produce(topic, value=value, on_delivery=on_delivery, **message)
+    assert client.flush(CLIENT_SECONDS) == 0, "records are not acknowledged in time"
+    assert not errors, errors
+    return acknowledged
+
+
+def poll(client, count):
+    """The next `count` records of a consumer; fails where they do not come."""
+    records, deadline = [], time.monotonic() + CLIENT_SECONDS
+    while len(records) < count:
+        assert time.monotonic() < deadline, f"{len(records)} of {count} records came"
+        record = client.poll(1.0)
+        if record is None:
+            continue
+        assert record.error() is None, record.error()
+        records.append(record)
+    return records
+
+
+def read_all(floe, topic):
+    """All records of a topic by partition, from earliest to the high watermark, by assignment and without a group."""
+    client = consumer(floe, f"reader-of-{topic}")
+    try:
+        metadata = client.list_topics(topic, timeout=CLIENT_SECONDS).topics[topic]
+        assert metadata.error is None, metadata.error
+        records = {}
+        for partition in metadata.partitions:
+            place = confluent_kafka.TopicPartition(topic, partition, confluent_kafka.OFFSET_BEGINNING)
+            low, high = client.get_watermark_offsets(place, timeout=CLIENT_SECONDS, cached=False)
+            client.assign([place])
+            records[partition] = poll(client, high - low)
+        return records
+    finally:
+        client.close()
+
+
+def duckdb_on(floe):
+    """DuckDB with Floe's catalog attached as `lake`. The extensions come with the packages; nothing is downloaded."""
+    extensions = pathlib.Path(os.environ["FLOE_DUCKDB_EXTENSIONS"])
+    session = duckdb.connect(config={
+        "allow_unsigned_extensions": "true", "extension_directory": str(extensions), "autoinstall_known_extensions": "false",
+    })
+    for name in ("avro", "httpfs", "iceberg"):
+        package = pathlib.Path(importlib.util.find_spec(f"duckdb_extension_{name}").origin).parent
+        session.execute(f"INSTALL '{next(package.glob(f'extensions/*/{name}.duckdb_extension'))}'")
+        session.execute(f"LOAD {name}")
+    session.execute(f"""ATTACH '' AS lake (TYPE ICEBERG, ENDPOINT 'http://{floe.http}/iceberg',
+        AUTHORIZATION_TYPE 'none', ACCESS_DELEGATION_MODE 'none')""")
+    return session

@@ -1,0 +1,127 @@
+"""The topic as a table: DuckDB and PyIceberg through Floe's own catalog, with nothing but its address."""
+import datetime
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from kit import CLIENT_SECONDS, create_topic, duckdb_on, producer, read_all, send
+
+# The columns with which every table begins, in this order.
+COLUMNS = [
+    "_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_timestamp_ms", "_kafka_timestamp_type",
+    "_kafka_key", "_kafka_value", "_kafka_headers", "_kafka_rescued", "_kafka_error",
+]
+SENT_MS = 1_700_000_000_123
+# key, value, headers: with nulls, empty ones and a repeated name, none of which may become another
+SAMPLES = [
+    (b"key", b"value \xff", [("a", b"1"), ("none", None), ("a", b""), ("bytes", b"\x00\xff")]),
+    (None, b"no key", []),
+    (b"gone", None, [("why", b"deleted")]),
+    (b"", b"", []),
+]
+
+
+@pytest.fixture
+def samples(floe, topic):
+    """A topic with SAMPLES in partition 0."""
+    client = producer(floe)
+    for key, value, headers in SAMPLES:
+        client.produce(topic, key=key, value=value, headers=headers, partition=0, timestamp=SENT_MS)
+    assert client.flush(CLIENT_SECONDS) == 0
+    return topic
+
+
+@pytest.fixture
+def lake(floe):
+    with duckdb_on(floe) as session:
+        yield session
+
+
+def catalog_of(floe):
+    return load_catalog("floe", type="rest", uri=f"http://{floe.http}/iceberg")
+
+
+def count(lake, topic):
+    return lake.sql(f"SELECT count(*) FROM lake.kafka.{topic}").fetchone()[0]
+
+
+def headers_of(row):
+    """A cell of _kafka_headers as pairs; no headers may be an empty list or null."""
+    return [(header["key"], None if header["value"] is None else bytes(header["value"])) for header in row or []]
+
+
+def test_duckdb_reads_values(lake, samples):
+    names = [row[0] for row in lake.sql(f"DESCRIBE lake.kafka.{samples}").fetchall()]
+    assert names[:len(COLUMNS)] == COLUMNS
+    rows = lake.sql(f"""SELECT _kafka_partition, _kafka_offset, epoch_ms(_kafka_timestamp), _kafka_timestamp_ms,
+        _kafka_timestamp_type, _kafka_key, _kafka_value, _kafka_headers, _kafka_rescued, _kafka_error
+        FROM lake.kafka.{samples} ORDER BY _kafka_offset""").fetchall()
+    assert len(rows) == len(SAMPLES)
+    for offset, (row, (key, value, headers)) in enumerate(zip(rows, SAMPLES, strict=True)):
+        assert row[:5] == (0, offset, SENT_MS, SENT_MS, 0)
+        assert row[5:7] == (key, value)
+        assert headers_of(row[7]) == headers
+        assert row[8:] == (None, None)
+
+
+def test_pyiceberg_reads_values(floe, samples):
+    table = catalog_of(floe).load_table(("kafka", samples))
+    rows = table.scan().to_arrow().sort_by("_kafka_offset").to_pylist()
+    assert list(rows[0])[:len(COLUMNS)] == COLUMNS
+    assert len(rows) == len(SAMPLES)
+    sent = datetime.datetime.fromtimestamp(SENT_MS / 1000, datetime.timezone.utc)
+    for offset, (row, (key, value, headers)) in enumerate(zip(rows, SAMPLES, strict=True)):
+        assert (row["_kafka_partition"], row["_kafka_offset"]) == (0, offset)
+        assert (row["_kafka_timestamp"], row["_kafka_timestamp_ms"], row["_kafka_timestamp_type"]) == (sent, SENT_MS, 0)
+        assert (row["_kafka_key"], row["_kafka_value"]) == (key, value)
+        assert headers_of(row["_kafka_headers"]) == headers
+        assert (row["_kafka_rescued"], row["_kafka_error"]) == (None, None)
+
+
+def test_pyiceberg_lists_tables(floe, samples):
+    catalog = catalog_of(floe)
+    assert ("kafka",) in catalog.list_namespaces()
+    assert ("kafka", samples) in catalog.list_tables("kafka")
+
+
+def test_a_query_sees_what_was_acknowledged_before_it(floe, topic, lake):
+    total = 0
+    for batch in (100, 1, 250, 7):
+        send(floe, topic, [f"{total + number}" for number in range(batch)])
+        total += batch
+        assert count(lake, topic) == total
+    assert count(lake, topic) == total
+
+
+def test_pyiceberg_sees_what_was_acknowledged_before_it(floe, topic):
+    catalog = catalog_of(floe)
+    for total in (10, 20):
+        send(floe, topic, [b"x"] * 10)
+        assert catalog.load_table(("kafka", topic)).scan().to_arrow().num_rows == total
+
+
+def test_table_and_log_hold_the_same(floe, topic, lake):
+    create_topic(floe, topic, 3)
+    for partition in range(3):
+        send(floe, topic, [f"{partition}-{number}" for number in range(500)], partition=partition)
+    log = [
+        (partition, record.offset(), record.value())
+        for partition, records in sorted(read_all(floe, topic).items()) for record in records
+    ]
+    table = lake.sql(f"""SELECT _kafka_partition, _kafka_offset, _kafka_value FROM lake.kafka.{topic}
+        ORDER BY _kafka_partition, _kafka_offset""").fetchall()
+    assert len(log) == 1500
+    assert table == log
+
+
+def test_the_table_survives_kill_9(floe, topic):
+    send(floe, topic, [b"x"] * 100)
+    with duckdb_on(floe) as before:
+        assert count(before, topic) == 100
+    send(floe, topic, [b"x"] * 50)
+    floe.kill9()
+    floe.start()
+    with duckdb_on(floe) as after:
+        assert count(after, topic) == 150
+        offsets = after.sql(f"SELECT count(DISTINCT (_kafka_partition, _kafka_offset)) FROM lake.kafka.{topic}")
+        assert offsets.fetchone()[0] == 150

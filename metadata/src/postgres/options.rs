@@ -49,6 +49,22 @@ impl PostgresOptions {
         Ok(Self { config, schema, is_exclusive: true })
     }
 
+    /// The same in another SQL schema.
+    ///
+    /// Errors: `Invalid` for a name that would need quotes.
+    pub fn in_schema(mut self, name: &str) -> Result<Self> {
+        check_schema(name)?;
+        name.clone_into(&mut self.schema);
+        Ok(self)
+    }
+
+    /// The same with a password that the address does not show.
+    #[must_use]
+    pub fn with_password(mut self, password: &str) -> Self {
+        self.config.password(password);
+        self
+    }
+
     /// Lets several brokers use the metadata at the same time.
     #[must_use]
     pub fn shared(mut self) -> Self {

@@ -1,9 +1,12 @@
 //! Opens both stores as the configuration says, and agrees on whose they are.
 
 use crate::broker::Stores;
-use crate::config::{Config, MetadataLocation, Secret, StoreConfig, StoreLocation};
+use crate::config::{
+    Config, MetadataConfig, MetadataLocation, Secret, StoreConfig, StoreLocation,
+};
 use floe_env::{Env, Error, Result};
-use floe_metadata::{Backend, MetadataStore, SqliteBackend};
+use floe_metadata::postgres::PostgresOptions;
+use floe_metadata::{Backend, MetadataStore, PostgresBackend, SqliteBackend};
 use floe_store::{
     AzureOptions, ClusterIdentity, Counted, GcsOptions, ObjectStore, PutOutcome, RetryPolicy,
     Retrying, S3Options, StoreCounters, StoreOptions, create_identity, read_identity,
@@ -69,11 +72,24 @@ pub(super) async fn open_metadata(env: &Env, config: &Config) -> Result<Metadata
             }
             Arc::new(SqliteBackend::open(env, path).await?)
         }
-        MetadataLocation::Postgres(_) => {
-            return Err(Error::invalid("PENDING"));
+        MetadataLocation::Postgres(url) => {
+            let options = postgres_options(url.expose(), &config.metadata)?;
+            Arc::new(PostgresBackend::open(env, options).await?)
         }
     };
     Ok(MetadataStore::new(backend, env.clone()))
+}
+
+/// The address, with what settings of their own say; a schema in the address comes first.
+fn postgres_options(url: &str, config: &MetadataConfig) -> Result<PostgresOptions> {
+    let mut options = PostgresOptions::parse(url)?;
+    if !url.contains("schema=") {
+        options = options.in_schema(&config.schema)?;
+    }
+    Ok(match &config.password {
+        Some(password) => options.with_password(password.expose()),
+        None => options,
+    })
 }
 
 /// Both stores, opened.

@@ -87,9 +87,14 @@ impl CutPolicy {
         Self { rules, last_cut: None, put_time: Duration::ZERO, budget, bytes_per_second: 0.0 }
     }
 
+    /// True for a segment that waits for nothing more.
+    pub fn is_full(&self, bytes: u64) -> bool {
+        bytes >= self.rules.segment_bytes
+    }
+
     /// Decides about a segment that is not empty.
     pub fn decide(&self, open: &OpenState, now: Instant) -> Decision {
-        if open.bytes >= self.rules.segment_bytes {
+        if self.is_full(open.bytes) {
             return Decision::Cut(CutReason::Full);
         }
         let due = self.due_by_time(open).max(self.due_by_budget(now));

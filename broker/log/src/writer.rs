@@ -4,16 +4,19 @@
 use crate::append::Observer;
 use crate::commit::{InFlight, Progress};
 use crate::cut::{CutPolicy, CutReason, Decision, OpenState};
-use crate::open_segment::{AppendRequest, OpenSegment};
-use crate::segment_object;
+use crate::open_segment::{AppendRequest, OpenSegment, SealedSection};
+use crate::segment_object::{self, SegmentObject};
 use crate::upload::Uploader;
-use floe_env::{Env, Instant, Lane, Shutdown};
+use floe_env::{Env, Instant, Lane, Result, Shutdown};
 use kfs::{BrokerEpoch, BrokerId, ClusterId, SegmentId};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 
 /// Requests that are taken in one go before time is looked at again.
 const REQUESTS_PER_TURN_MAX: usize = 256;
+
+/// Segments up to this size are built inline: about 20 us.
+const BUILD_INLINE_BYTES_MAX: u64 = 256 << 10;
 
 /// What the writer needs.
 pub(crate) struct Writer {
@@ -58,8 +61,7 @@ impl Writer {
                     if taken == 0 {
                         break;
                     }
-                    let segment = open.get_or_insert_with(|| OpenSegment::new(self.env.monotonic()));
-                    turn.drain(..).for_each(|request| segment.push(request));
+                    self.fill(&mut open, &mut turn).await;
                 }
                 () = self.progress.changed() => {}
                 () = sleep_until(&self.env, wake_at) => {}
@@ -68,11 +70,24 @@ impl Writer {
         }
         requests.close();
         while requests.recv_many(&mut turn, REQUESTS_PER_TURN_MAX).await > 0 {
-            let segment = open.get_or_insert_with(|| OpenSegment::new(self.env.monotonic()));
-            turn.drain(..).for_each(|request| segment.push(request));
+            self.fill(&mut open, &mut turn).await;
         }
         if let Some(segment) = open {
             self.cut(segment, CutReason::Shutdown).await;
+        }
+    }
+
+    /// Takes requests in, in order; a segment that is full on the way is cut there.
+    async fn fill(&mut self, open: &mut Option<OpenSegment>, turn: &mut Vec<AppendRequest>) {
+        let now = self.env.monotonic();
+        for request in turn.drain(..) {
+            let segment = open.get_or_insert_with(|| OpenSegment::new(now));
+            segment.push(request);
+            if self.policy.is_full(segment.bytes)
+                && let Some(full) = open.take()
+            {
+                self.cut(full, CutReason::Full).await;
+            }
         }
     }
 
@@ -103,7 +118,7 @@ impl Writer {
 
         let id = SegmentId { broker: self.broker, epoch: self.epoch, counter: self.next_counter };
         self.next_counter += 1;
-        let built = segment_object::build(self.cluster, id, &sections);
+        let (built, sections) = self.build(id, sections, bytes).await;
         let object = match built {
             Ok(object) => object,
             Err(error) => {
@@ -122,6 +137,23 @@ impl Writer {
         if self.commits.send(in_flight).await.is_err() {
             tracing::error!(segment = %id, "segment dropped: the committer is gone");
         }
+    }
+}
+
+impl Writer {
+    /// Builds the object: a large one off the runtime's threads, whose checksums take a while.
+    async fn build(
+        &self,
+        id: SegmentId,
+        sections: Vec<SealedSection>,
+        bytes: u64,
+    ) -> (Result<SegmentObject>, Vec<SealedSection>) {
+        let cluster = self.cluster;
+        let build = move || {
+            let built = segment_object::build(cluster, id, &sections);
+            (built, sections)
+        };
+        if bytes > BUILD_INLINE_BYTES_MAX { self.env.blocking(build).await } else { build() }
     }
 }
 

@@ -17,8 +17,8 @@ use kfs::{BrokerId, ClusterId, TopicId};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// How long a registration lasts without being renewed, ms. One broker needs no renewal: the guard on its metadata
-/// keeps others out.
+/// How long a registration lasts without being renewed, ms. One broker needs no renewal: the guard
+/// on its metadata keeps others out.
 const LEASE_MS: i64 = 30_000;
 /// Uploads in flight at most.
 const UPLOADS_MAX: usize = 8;
@@ -77,7 +77,8 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Registers a broker with its stores and starts its log. `identity` has been agreed between both stores.
+    /// Registers a broker with its stores and starts its log. `identity` has been agreed between
+    /// both stores.
     pub async fn start(
         env: Env,
         config: Arc<Config>,
@@ -157,7 +158,8 @@ impl Broker {
         self.groups.start_expiry(self.topics.clone(), self.config.kafka.offsets_retention)
     }
 
-    /// Waits, after the shutdown was given, until everything taken in is answered, and leaves the cluster.
+    /// Waits, after the shutdown was given, until everything taken in is answered, and leaves the
+    /// cluster.
     pub async fn drained(&self) {
         self.log.drained().await;
         if let Err(error) = self.metadata.deregister_broker(&self.registration).await {

@@ -1,5 +1,6 @@
-//! One client's connection: requests are read and take effect in order of arrival, waits of earlier ones overlap with
-//! later ones, and answers leave in order. Generic over the stream, so that the simulation needs no sockets.
+//! One client's connection: requests are read and take effect in order of arrival, waits of earlier
+//! ones overlap with later ones, and answers leave in order. Generic over the stream, so that the
+//! simulation needs no sockets.
 
 use crate::api::{self, Principal, Reply, RequestContext};
 use crate::broker::{Broker, MEMORY_UNIT_BYTES};

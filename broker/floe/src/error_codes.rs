@@ -76,7 +76,8 @@ pub(crate) fn batch_code(error: &BatchError) -> ErrorCode {
         BatchError::TooLarge { .. } | BatchError::DecompressedTooLarge { .. } => {
             ErrorCode::MessageTooLarge
         }
-        // Kafka fails inside and answers UNKNOWN_SERVER_ERROR; the neighbours' code says what to do.
+        // Kafka fails inside and answers UNKNOWN_SERVER_ERROR; the neighbours' code says what to
+        // do.
         BatchError::UnknownCodec(_) | BatchError::Decompress { .. } => ErrorCode::InvalidRecord,
         BatchError::ZstdNotAllowed => ErrorCode::UnsupportedCompressionType,
         BatchError::LogAppendTime => ErrorCode::InvalidTimestamp,

@@ -1,5 +1,6 @@
-//! Fetch sessions (KIP-227): a client names its partitions once, later requests only what changes, and answers only what is
-//! new. Kept in this broker's memory; a client that comes elsewhere, or back after a restart, is told so and starts anew.
+//! Fetch sessions (KIP-227): a client names its partitions once, later requests only what changes,
+//! and answers only what is new. Kept in this broker's memory; a client that comes elsewhere, or
+//! back after a restart, is told so and starts anew.
 
 use floe_env::{Env, HashMap, Instant};
 use floe_wire::ErrorCode;
@@ -117,8 +118,8 @@ impl FetchSessions {
         Ok(SessionFetch { wanted: wanted.collect(), kind: Kind::Incremental(request.id) })
     }
 
-    /// The session id for the answer, and which of the partitions it lists; `fetched` is in the order of
-    /// [`SessionFetch::wanted`].
+    /// The session id for the answer, and which of the partitions it lists; `fetched` is in the
+    /// order of [`SessionFetch::wanted`].
     pub(crate) fn finish(
         &self,
         fetch: &SessionFetch,
@@ -183,8 +184,8 @@ impl Session {
         }
     }
 
-    /// Decides which partitions the answer lists, and moves those with records to the end, so that the others come first
-    /// next time.
+    /// Decides which partitions the answer lists, and moves those with records to the end, so that
+    /// the others come first next time.
     fn tell(&mut self, fetch: &SessionFetch, fetched: &[FetchedPartition]) -> Vec<bool> {
         let mut listed = Vec::with_capacity(fetched.len());
         let (mut kept, mut served) = (Vec::new(), Vec::new());

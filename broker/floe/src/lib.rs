@@ -1,7 +1,9 @@
-//! The floe broker: Kafka clients on one address, HTTP and the Iceberg catalog on another, two stores behind them.
+//! The floe broker: Kafka clients on one address, HTTP and the Iceberg catalog on another, two
+//! stores behind them.
 //!
-//! [`node`] puts a process together, [`broker`] is what all handlers share, [`connection`] serves one client, `api` has one
-//! file for each Kafka API, [`http`] the other address, [`cli`] the command line, [`config`] every setting.
+//! [`node`] puts a process together, [`broker`] is what all handlers share, [`connection`] serves
+//! one client, `api` has one file for each Kafka API, [`http`] the other address, [`cli`] the
+//! command line, [`config`] every setting.
 #![forbid(unsafe_code)]
 
 mod api;

@@ -1,5 +1,5 @@
-//! Producer ids, handed out from blocks that the metadata store allocates; none is ever given twice, also not after a
-//! crash: what is left of a block is then lost.
+//! Producer ids, handed out from blocks that the metadata store allocates; none is ever given
+//! twice, also not after a crash: what is left of a block is then lost.
 
 use floe_env::Result;
 use floe_metadata::MetadataStore;

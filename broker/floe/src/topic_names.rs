@@ -32,7 +32,8 @@ pub(crate) fn complaint(name: &str) -> Option<String> {
     Some(format!("Topic name is invalid: {why}"))
 }
 
-/// Two names that are equal after this share their metrics' names in Kafka, which refuses the second.
+/// Two names that are equal after this share their metrics' names in Kafka, which refuses the
+/// second.
 pub(crate) fn collision_key(name: &str) -> String {
     name.replace('.', "_")
 }

@@ -1,7 +1,8 @@
 //! ApiVersions: v0-4, answered from the table of APIs.
 //!
-//! The response header is version 0 at every version. A request of an unknown version is answered before it gets here
-//! (KIP-511). v3 names the client's software; v4 shows features whose lowest level is 0.
+//! The response header is version 0 at every version. A request of an unknown version is answered
+//! before it gets here (KIP-511). v3 names the client's software; v4 shows features whose lowest
+//! level is 0.
 
 use super::{Handled, Reply, RequestContext, api};
 use crate::broker::Broker;
@@ -15,7 +16,8 @@ pub(super) const API: super::Api = api!(ApiVersions, 0..=4, handle);
 /// The first version that names the client's software.
 const SOFTWARE_SINCE: i16 = 3;
 
-/// A feature with the lowest and highest level that Floe has, and the level that is in force (0: none).
+/// A feature with the lowest and highest level that Floe has, and the level that is in force (0:
+/// none).
 struct Feature {
     name: &'static str,
     min: i16,
@@ -23,7 +25,8 @@ struct Feature {
     finalized: i16,
 }
 
-/// Kafka's levels as of 4.4 for what is built. `transaction.version` stays out until there are transactions.
+/// Kafka's levels as of 4.4 for what is built. `transaction.version` stays out until there are
+/// transactions.
 const FEATURES: &[Feature] =
     &[Feature { name: "metadata.version", min: 7, max: 33, finalized: 33 }];
 

@@ -1,7 +1,8 @@
 //! Fetch: v4-18.
 //!
-//! v7 sessions (`fetch_sessions`); v12 last fetched epoch; v13 topic ids. The answer comes when there are enough bytes, an error, or the wait is over. The first batch comes whole
-//! whatever the limits.
+//! v7 sessions (`fetch_sessions`); v12 last fetched epoch; v13 topic ids. The answer comes when
+//! there are enough bytes, an error, or the wait is over. The first batch comes whole whatever the
+//! limits.
 
 use super::{Handled, Reply, RequestContext, api};
 use crate::broker::Broker;
@@ -22,11 +23,13 @@ pub(super) const API: super::Api = api!(Fetch, 4..=18, handle);
 const SESSIONS_SINCE: i16 = 7;
 /// The first version that names topics by id.
 const TOPIC_IDS_SINCE: i16 = 13;
-/// A fetch answers about this many bytes at most, whatever the client asks for: Kafka's `fetch.max.bytes`.
+/// A fetch answers about this many bytes at most, whatever the client asks for: Kafka's
+/// `fetch.max.bytes`.
 const FETCH_BYTES_MAX: usize = 55 << 20;
 /// A wait is at most this long, so that a connection is never held for ever.
 const WAIT_MAX: Duration = Duration::from_secs(300);
-/// Even without news, a waiting fetch looks again after this long: other brokers' commits come without a hint.
+/// Even without news, a waiting fetch looks again after this long: other brokers' commits come
+/// without a hint.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// One partition of a fetch, in the order in which it is served.
@@ -71,7 +74,8 @@ async fn handle(broker: Arc<Broker>, context: RequestContext, request: FetchRequ
     })))
 }
 
-/// An error of the whole request. Versions without a field for one get an answer without partitions.
+/// An error of the whole request. Versions without a field for one get an answer without
+/// partitions.
 fn refuse(context: &RequestContext, error: ErrorCode) -> Handled {
     let response = FetchResponse { error, ..FetchResponse::default() };
     response.encode(context.version, context.correlation_id).map(Reply::Ready)
@@ -155,8 +159,11 @@ impl Fetch {
     /// Reads until there are enough bytes or an error, or the wait is over.
     async fn until_enough(&self, broker: &Broker) -> Vec<FetchedPartition> {
         let deadline = broker.env.monotonic() + self.wait;
-        let partitions: Vec<TopicPartition> =
-            self.wanted.iter().filter_map(|wanted| wanted.partition.as_ref().ok().copied()).collect();
+        let partitions: Vec<TopicPartition> = self
+            .wanted
+            .iter()
+            .filter_map(|wanted| wanted.partition.as_ref().ok().copied())
+            .collect();
         loop {
             let waiter = broker.log.waiter(&partitions);
             let read = self.read(broker).await;
@@ -203,7 +210,8 @@ impl Fetch {
         read
     }
 
-    /// A partition's part of the answer. Only the first batch of the whole answer may exceed a limit.
+    /// A partition's part of the answer. Only the first batch of the whole answer may exceed a
+    /// limit.
     fn fetched(
         &self,
         index: i32,

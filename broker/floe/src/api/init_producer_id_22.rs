@@ -1,7 +1,8 @@
 //! InitProducerId: v0-5, for idempotent producers.
 //!
-//! Every call without a transactional id gets a new producer id with epoch 0, whatever else it says, as in Kafka. With a
-//! transactional id the answer is an error that no client retries, until there are transactions.
+//! Every call without a transactional id gets a new producer id with epoch 0, whatever else it
+//! says, as in Kafka. With a transactional id the answer is an error that no client retries, until
+//! there are transactions.
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
@@ -29,9 +30,9 @@ async fn handle(
         Some(_) => Err(ErrorCode::TransactionalIdAuthorizationFailed),
     };
     let response = match given {
-        Ok(id) => {
-            InitProducerIdResponse::default().with_producer_id(ProducerId(id)).with_producer_epoch(0)
-        }
+        Ok(id) => InitProducerIdResponse::default()
+            .with_producer_id(ProducerId(id))
+            .with_producer_epoch(0),
         Err(code) => InitProducerIdResponse::default()
             .with_error_code(code.code())
             .with_producer_id(ProducerId(-1))

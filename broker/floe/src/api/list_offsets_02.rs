@@ -1,8 +1,9 @@
 //! ListOffsets: v1-11.
 //!
-//! -1 latest, -2 earliest, -3 (v7) greatest timestamp, -4 (v8) earliest local, -5 (v9) latest tiered, -6 (v11) earliest
-//! pending upload; else the first record at or after a time. Always answered from the metadata store: an end that lags
-//! behind an acknowledged write would read as data loss.
+//! -1 latest, -2 earliest, -3 (v7) greatest timestamp, -4 (v8) earliest local, -5 (v9) latest
+//! tiered, -6 (v11) earliest pending upload; else the first record at or after a time. Always
+//! answered from the metadata store: an end that lags behind an acknowledged write would read as
+//! data loss.
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;

@@ -1,7 +1,8 @@
 //! Metadata: v0-13.
 //!
-//! v1 null asks for all topics, empty for none (v0: empty for all); v4 says whether missing topics are made; v10 topic ids
-//! in answers; v12 asks by id. Auto-creation answers when the topic is there. The leader epoch is 0 for ever.
+//! v1 null asks for all topics, empty for none (v0: empty for all); v4 says whether missing topics
+//! are made; v10 topic ids in answers; v12 asks by id. Auto-creation answers when the topic is
+//! there. The leader epoch is 0 for ever.
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
@@ -22,27 +23,27 @@ use uuid::Uuid;
 
 pub(super) const API: super::Api = api!(Metadata, 0..=13, handle);
 
-/// The first versions with a flag for auto-creation, with topic ids in requests, and where asking by id works.
+/// The first versions with a flag for auto-creation, with topic ids in requests, and where asking
+/// by id works.
 const AUTO_CREATE_FLAG_SINCE: i16 = 4;
 const TOPIC_IDS_SINCE: i16 = 10;
 const ASK_BY_ID_SINCE: i16 = 12;
 /// What "not asked for" is in authorized operations.
 const OPERATIONS_UNKNOWN: i32 = i32::MIN;
-/// Everything that may be done with a topic where nothing is forbidden: read, write, create, delete, alter, describe,
-/// describe and alter configs.
+/// Everything that may be done with a topic where nothing is forbidden: read, write, create,
+/// delete, alter, describe, describe and alter configs.
 const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 
-async fn handle(
-    broker: Arc<Broker>,
-    context: RequestContext,
-    request: MetadataRequest,
-) -> Handled {
+async fn handle(broker: Arc<Broker>, context: RequestContext, request: MetadataRequest) -> Handled {
     let wants_all = match &request.topics {
         None => true,
         Some(topics) => context.version == 0 && topics.is_empty(),
     };
-    let operations =
-        if request.include_topic_authorized_operations { TOPIC_OPERATIONS } else { OPERATIONS_UNKNOWN };
+    let operations = if request.include_topic_authorized_operations {
+        TOPIC_OPERATIONS
+    } else {
+        OPERATIONS_UNKNOWN
+    };
     let topics = if wants_all {
         if let Err(error) = broker.topics.refresh().await {
             tracing::warn!(%error, "topics are as last read");
@@ -54,8 +55,8 @@ async fn handle(
         if has_ids && (TOPIC_IDS_SINCE..ASK_BY_ID_SINCE).contains(&context.version) {
             return context.reply(&refuse_ids(asked));
         }
-        let may_create = context.version < AUTO_CREATE_FLAG_SINCE
-            || request.allow_auto_topic_creation;
+        let may_create =
+            context.version < AUTO_CREATE_FLAG_SINCE || request.allow_auto_topic_creation;
         let mut topics = Vec::with_capacity(asked.len());
         for topic in asked {
             // If any topic has an id, names in the same request are left out, as in Kafka.
@@ -83,7 +84,8 @@ fn with_cluster(broker: &Broker, context: &RequestContext) -> MetadataResponse {
         .with_controller_id(BrokerId(identity.node_id))
 }
 
-/// Versions 10 and 11 have a field for ids that they do not support: Kafka answers without any broker.
+/// Versions 10 and 11 have a field for ids that they do not support: Kafka answers without any
+/// broker.
 fn refuse_ids(asked: Vec<MetadataRequestTopic>) -> MetadataResponse {
     let topics = asked.into_iter().map(|topic| {
         failed(topic.name.unwrap_or_default(), topic.topic_id, ErrorCode::InvalidRequest)
@@ -111,7 +113,11 @@ async fn by_id(broker: &Broker, id: TopicId) -> Result<Arc<KnownTopic>, ErrorCod
     if id.0.is_nil() {
         return Err(ErrorCode::InvalidRequest);
     }
-    broker.topic_by_id(id).await.map_err(|error| error_code(&error))?.ok_or(ErrorCode::UnknownTopicId)
+    broker
+        .topic_by_id(id)
+        .await
+        .map_err(|error| error_code(&error))?
+        .ok_or(ErrorCode::UnknownTopicId)
 }
 
 async fn by_name(

@@ -1,5 +1,5 @@
-//! The Kafka APIs: one file each, named by key. A file says which versions it serves beside its handler, and the table
-//! here is all that ApiVersions answers from, so that it cannot lie.
+//! The Kafka APIs: one file each, named by key. A file says which versions it serves beside its
+//! handler, and the table here is all that ApiVersions answers from, so that it cannot lie.
 
 mod alter_configs_33;
 mod alter_partition_reassignments_45;
@@ -79,7 +79,8 @@ pub(crate) struct RequestContext {
 pub(crate) enum Reply {
     /// This, at once.
     Ready(Response),
-    /// What the future gives, while later requests of the connection take effect. It is waited for in its turn.
+    /// What the future gives, while later requests of the connection take effect. It is waited for
+    /// in its turn.
     Later(BoxFuture<'static, Reply>),
     /// Nothing at all, as `acks=0` wants it.
     Nothing,
@@ -87,7 +88,8 @@ pub(crate) enum Reply {
     Close,
 }
 
-/// Handles one request. It returns once the request has taken effect; waiting goes into [`Reply::Later`].
+/// Handles one request. It returns once the request has taken effect; waiting goes into
+/// [`Reply::Later`].
 type Handler = fn(Arc<Broker>, RequestContext, RequestKind) -> BoxFuture<'static, Handled>;
 
 /// What a handler gives; an error closes the connection and is logged.
@@ -100,7 +102,8 @@ struct Api {
     handler: Handler,
 }
 
-/// Makes an [`Api`] out of its key, its versions and an async function of the broker, the context and the typed body.
+/// Makes an [`Api`] out of its key, its versions and an async function of the broker, the context
+/// and the typed body.
 macro_rules! api {
     ($key:ident, $versions:expr, $handle:path) => {
         crate::api::Api {

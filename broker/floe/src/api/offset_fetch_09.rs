@@ -6,6 +6,8 @@
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
+use crate::error_codes::group_code;
+use crate::groups::check_group_id;
 use crate::topics::KnownTopic;
 use floe_env::Result as FloeResult;
 use floe_metadata::groups::CommittedOffset;
@@ -113,6 +115,7 @@ async fn fetch(
     version: i16,
     group: &OffsetFetchRequestGroup,
 ) -> Result<Vec<Fetched>, ErrorCode> {
+    check_group_id(&group.group_id).map_err(group_code)?;
     let fetched = match &group.topics {
         Some(topics) => named(broker, version, &group.group_id, topics).await,
         None => all(broker, &group.group_id).await,

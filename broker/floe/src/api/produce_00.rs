@@ -1,7 +1,8 @@
 //! Produce: v3-13 (0-2 are advertised for old librdkafka and close the connection, as in Kafka).
 //!
-//! v7 zstd; v8 record errors; v13 topic ids instead of names. `acks` 1 and -1 are the same: the answer comes when the
-//! records are durable and visible. The order of the checks is Kafka's: partition, block, acks, batch, sequence.
+//! v7 zstd; v8 record errors; v13 topic ids instead of names. `acks` 1 and -1 are the same: the
+//! answer comes when the records are durable and visible. The order of the checks is Kafka's:
+//! partition, block, acks, batch, sequence.
 
 use super::{Handled, Reply, RequestContext, api};
 use crate::broker::Broker;
@@ -40,11 +41,7 @@ struct Accepted {
     append_times: Vec<i64>,
 }
 
-async fn handle(
-    broker: Arc<Broker>,
-    context: RequestContext,
-    request: ProduceRequest,
-) -> Handled {
+async fn handle(broker: Arc<Broker>, context: RequestContext, request: ProduceRequest) -> Handled {
     let mut answer = Answer::new(&request);
     let mut accepted = Accepted::default();
     let is_transactional = request.transactional_id.is_some();
@@ -60,8 +57,7 @@ async fn handle(
             Err(code) => Err(Refused::code(code)),
             Ok(topic) => {
                 let (at, acks) = (place.1, request.acks);
-                let checked =
-                    check(&broker, &context, &topic, at, records, acks, is_transactional);
+                let checked = check(&broker, &context, &topic, at, records, acks, is_transactional);
                 match checked {
                     Ok((batch, append_time_ms)) => recompressed(&broker, &topic, batch)
                         .await
@@ -129,8 +125,8 @@ impl Refused {
     }
 }
 
-/// Checks one partition's records, and makes of them what is to be stored. The second value is the append time, -1 under
-/// CreateTime.
+/// Checks one partition's records, and makes of them what is to be stored. The second value is the
+/// append time, -1 under CreateTime.
 fn check(
     broker: &Broker,
     context: &RequestContext,
@@ -187,7 +183,9 @@ fn refuse_batch(broker: &Broker, partition: TopicPartition, error: &BatchError) 
     };
     let describe = |record: &kfs::BadRecord| {
         let text = match record.fault {
-            kfs::RecordFault::MissingKey => "a compacted topic takes no record without a key".to_owned(),
+            kfs::RecordFault::MissingKey => {
+                "a compacted topic takes no record without a key".to_owned()
+            }
             kfs::RecordFault::Timestamp { timestamp_ms } => {
                 format!("timestamp {timestamp_ms} is outside what the topic allows")
             }
@@ -202,7 +200,8 @@ fn refuse_batch(broker: &Broker, partition: TopicPartition, error: &BatchError) 
     }
 }
 
-/// A batch as it is stored: what the client sent, but for a wrong greatest timestamp and for LogAppendTime.
+/// A batch as it is stored: what the client sent, but for a wrong greatest timestamp and for
+/// LogAppendTime.
 struct Stored {
     bytes: Bytes,
     timestamp_type: TimestampType,

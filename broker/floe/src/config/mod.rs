@@ -1,9 +1,9 @@
 //! Configuration: one table of settings, from which everything else follows.
 //!
 //! [`table::SETTINGS`] names each setting once: its place in the TOML file, type, default,
-//! variable, flag and explanation. [`resolve`] lays flags over `FLOE_...` variables over the file over the
-//! defaults and remembers where each value came from; [`Config`] is the typed result that the rest
-//! of the broker is handed. `floe config` prints the resolved settings, and [`page`] makes
+//! variable, flag and explanation. [`resolve`] lays flags over `FLOE_...` variables over the file
+//! over the defaults and remembers where each value came from; [`Config`] is the typed result that
+//! the rest of the broker is handed. `floe config` prints the resolved settings, and [`page`] makes
 //! `docs/configuration.md` of the table.
 //!
 //! Secrets are of type [`Secret`], which no formatting ever prints, and are refused on the command

@@ -102,10 +102,7 @@ async fn a_full_request_ends_the_session_that_it_names() {
     let sessions = FetchSessions::new(Env::current());
     let id = open(&sessions);
     sessions.begin(request(id, -1, &[(0, 0)])).expect("sessionless");
-    assert_eq!(
-        sessions.begin(request(id, 1, &[])).err(),
-        Some(ErrorCode::FetchSessionIdNotFound)
-    );
+    assert_eq!(sessions.begin(request(id, 1, &[])).err(), Some(ErrorCode::FetchSessionIdNotFound));
 }
 
 #[tokio::test]

@@ -49,6 +49,9 @@ const COMMANDS_QUEUED_MAX: usize = 256;
 /// Stored groups that are read at once.
 const GROUPS_PAGE: usize = 100;
 
+/// The longest group id, bytes of UTF-8: however much of it is escaped, its facts' keys fit.
+const GROUP_ID_BYTES_MAX: usize = 600;
+
 /// What clients hear whenever a group could not be read or written: all of them look for the
 /// coordinator again and repeat the request.
 const UNAVAILABLE: GroupError = GroupError::NotCoordinator;
@@ -252,10 +255,18 @@ pub(crate) fn group_config(kafka: &KafkaConfig) -> GroupConfig {
     }
 }
 
+/// Whether a group of this id, which may be empty, can be stored.
+pub(crate) fn check_group_id(group: &str) -> Result<(), GroupError> {
+    match group.len() <= GROUP_ID_BYTES_MAX {
+        true => Ok(()),
+        false => Err(GroupError::InvalidGroupId),
+    }
+}
+
 /// What clients hear when the store refuses or fails.
 fn store_refusal(error: &floe_env::Error) -> GroupError {
     match error.kind() {
-        // The only part of a fact's key or value that is not ours: the id is too long.
+        // The only part of a fact's key that is not ours.
         ErrorKind::Invalid => GroupError::InvalidGroupId,
         // The record with all its members is larger than the store takes.
         ErrorKind::Limit => GroupError::GroupMaxSizeReached,

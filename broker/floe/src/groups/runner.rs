@@ -6,7 +6,7 @@
 //! the queue.
 
 use super::command::Command;
-use super::{Shared, UNAVAILABLE, store_refusal};
+use super::{Shared, UNAVAILABLE, check_group_id, store_refusal};
 use bytes::Bytes;
 use floe_coordinator::GroupError;
 use floe_coordinator::classic::{
@@ -117,6 +117,8 @@ impl Runner {
                 self.rest();
             }
             Known::Group(_) | Known::Missing => return self.retire(),
+            // Nothing of it can be stored.
+            Known::Nothing if check_group_id(&self.group_id).is_err() => return self.retire(),
             Known::Nothing => {
                 // If that fails, the next try follows after another pause.
                 let _ = self.load().await;
@@ -182,6 +184,7 @@ impl Runner {
         let stay_ms = match &self.known {
             Known::Group(_) => IDLE_MS,
             Known::Missing => 0,
+            Known::Nothing if check_group_id(&self.group_id).is_err() => 0,
             Known::Nothing => RELOAD_MS,
         };
         self.idle_until_ms = self.shared.clock.now_ms().saturating_add(stay_ms);
@@ -192,6 +195,7 @@ impl Runner {
         if !matches!(self.known, Known::Nothing) {
             return Ok(());
         }
+        check_group_id(&self.group_id)?;
         self.read().await.map_err(|error| {
             tracing::warn!(group = %self.group_id, %error, "a consumer group could not be loaded");
             store_refusal(&error)

@@ -54,8 +54,8 @@ pub struct Routes {
     pub inspect: Arc<dyn Inspect>,
 }
 
-/// All routes. `iceberg`'s own begin with `/iceberg`; it limits the bodies that it takes itself, over
-/// the limit that is set here.
+/// All routes. `iceberg`'s own begin with `/iceberg`; it limits the bodies that it takes itself,
+/// over the limit that is set here.
 pub fn router(routes: Routes, iceberg: Option<Router>) -> Router {
     let own = Router::new()
         .route("/", get(|| async { Html(START_PAGE) }))

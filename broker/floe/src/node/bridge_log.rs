@@ -59,7 +59,8 @@ impl LogReader for BridgeLog {
             }
         }
         if batches.is_empty() {
-            // A hole without batches up to the end: nothing to give, but nothing to wait for either.
+            // A hole without batches up to the end: nothing to give, but nothing to wait for
+            // either.
             next_offset = until;
         }
         Ok(LogRead { batches, next_offset: next_offset.min(until) })
@@ -70,9 +71,8 @@ impl LogReader for BridgeLog {
 fn end_of(batches: &[u8]) -> Result<i64> {
     let mut end = 0;
     for batch in kfs::batches(batches) {
-        let header: BatchHeader = batch
-            .map_err(|error| Error::corrupt("a batch in the log").with_source(error))?
-            .header;
+        let header: BatchHeader =
+            batch.map_err(|error| Error::corrupt("a batch in the log").with_source(error))?.header;
         end = header.last_offset() + 1;
     }
     Ok(end)

@@ -8,8 +8,8 @@ use crate::topics::KnownTopic;
 use async_trait::async_trait;
 use floe_env::{Instant, Result};
 use floe_iceberg_bridge::Bridge;
-use floe_store::ObjectStore;
 use floe_metadata::rows::{Extent, PartitionState, Place};
+use floe_store::ObjectStore;
 use kfs::OffsetMode;
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Accepts Kafka clients until the broker shuts down, and then waits for those that are being answered.
+//! Accepts Kafka clients until the broker shuts down, and then waits for those that are being
+//! answered.
 
 use crate::broker::Broker;
 use crate::connection;
@@ -16,7 +17,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// A pause after a failed accept, which mostly means that there are no file handles left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves `listener` until the shutdown; returns when the last connection is answered or the time for that is over.
+/// Serves `listener` until the shutdown; returns when the last connection is answered or the time
+/// for that is over.
 pub(super) async fn serve(broker: Arc<Broker>, metrics: Metrics, listener: TcpListener) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {

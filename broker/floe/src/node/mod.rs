@@ -1,4 +1,5 @@
-//! A broker as a process: opens its stores, serves Kafka and HTTP, runs the background jobs, and ends in order.
+//! A broker as a process: opens its stores, serves Kafka and HTTP, runs the background jobs, and
+//! ends in order.
 
 mod bridge_log;
 mod inspect;
@@ -168,9 +169,9 @@ fn export(metrics: &Metrics, broker: &Arc<Broker>, objects: &Objects, bridge: Op
 }
 
 async fn bind(address: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
-        Error::invalid(format!("cannot listen on {address}")).with_source(error)
-    })
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| Error::invalid(format!("cannot listen on {address}")).with_source(error))
 }
 
 fn local(listener: &TcpListener) -> Result<std::net::SocketAddr> {

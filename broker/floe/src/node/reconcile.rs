@@ -1,4 +1,5 @@
-//! Compares what is in the object store under the cluster's root with what the metadata store knows of; changes nothing.
+//! Compares what is in the object store under the cluster's root with what the metadata store knows
+//! of; changes nothing.
 
 use crate::cli::Reconciliation;
 use floe_env::Result;
@@ -65,10 +66,8 @@ async fn missing(
     use floe_metadata::rows::Place;
     for topic in metadata.topics().await? {
         for index in 0..topic.partition_count {
-            let partition = kfs::TopicPartition {
-                topic: topic.id,
-                partition: kfs::PartitionIndex(index),
-            };
+            let partition =
+                kfs::TopicPartition { topic: topic.id, partition: kfs::PartitionIndex(index) };
             let mut offset = 0;
             while let Some(page) = metadata.extents(partition, offset, PAGE_LEN).await? {
                 let Some(last) = page.extents.last() else { break };

@@ -1,9 +1,7 @@
 //! Opens both stores as the configuration says, and agrees on whose they are.
 
 use crate::broker::Stores;
-use crate::config::{
-    Config, MetadataConfig, MetadataLocation, Secret, StoreConfig, StoreLocation,
-};
+use crate::config::{Config, MetadataConfig, MetadataLocation, Secret, StoreConfig, StoreLocation};
 use floe_env::{Env, Error, Result};
 use floe_metadata::postgres::PostgresOptions;
 use floe_metadata::{Backend, MetadataStore, PostgresBackend, SqliteBackend};
@@ -112,8 +110,8 @@ async fn make_directory(env: &Env, path: &Path) -> Result<()> {
     .await
 }
 
-/// Agrees on the cluster's id between both stores: it is made once and stands in both. Where it is missing in one beside
-/// a used other, or differs, the broker must not start.
+/// Agrees on the cluster's id between both stores: it is made once and stands in both. Where it is
+/// missing in one beside a used other, or differs, the broker must not start.
 pub async fn agree_on_cluster(
     env: &Env,
     objects: &dyn ObjectStore,

@@ -1,5 +1,5 @@
-//! Cases 94, 97, 98, 100, 101, 103, 104: every version that ApiVersions shows is answered, and the answer decodes as that
-//! version with nothing left over.
+//! Cases 94, 97, 98, 100, 101, 103, 104: every version that ApiVersions shows is answered, and the
+//! answer decodes as that version with nothing left over.
 
 use crate::kit::Rig;
 use crate::samples::{SampleTopic, sample};

@@ -39,15 +39,9 @@ impl Rig {
         };
         let resolved = resolve(&inputs).expect("the defaults");
         let config = Arc::new(Config::from_resolved(&resolved).expect("the defaults"));
-        let identity = Identity {
-            cluster,
-            node_id: 1,
-            host: "127.0.0.1".to_owned(),
-            port: 9092,
-            rack: None,
-        };
-        let stores =
-            Stores { objects: Arc::new(MemoryStore::new()), metadata, is_remote: false };
+        let identity =
+            Identity { cluster, node_id: 1, host: "127.0.0.1".to_owned(), port: 9092, rack: None };
+        let stores = Stores { objects: Arc::new(MemoryStore::new()), metadata, is_remote: false };
         let (trigger, shutdown) = shutdown_signal();
         let observer = Arc::new(NoObserver);
         let broker = Broker::start(env.clone(), config, identity, stores, observer, shutdown)
@@ -90,8 +84,14 @@ impl Client {
         correlation
     }
 
-    /// The next answer's body, without its header, or `None` where the broker closes the connection.
-    pub(crate) async fn receive(&mut self, api: ApiKey, version: i16, correlation: i32) -> Option<Bytes> {
+    /// The next answer's body, without its header, or `None` where the broker closes the
+    /// connection.
+    pub(crate) async fn receive(
+        &mut self,
+        api: ApiKey,
+        version: i16,
+        correlation: i32,
+    ) -> Option<Bytes> {
         let length = self.stream.read_i32().await.ok()?;
         let mut frame = vec![0; usize::try_from(length).expect("a length")];
         self.stream.read_exact(&mut frame).await.ok()?;
@@ -105,7 +105,12 @@ impl Client {
     }
 
     /// Sends a request and decodes its answer.
-    pub(crate) async fn call(&mut self, api: ApiKey, version: i16, request: RequestKind) -> ResponseKind {
+    pub(crate) async fn call(
+        &mut self,
+        api: ApiKey,
+        version: i16,
+        request: RequestKind,
+    ) -> ResponseKind {
         let correlation = self.send(api, version, &request).await;
         let body = self.receive(api, version, correlation).await;
         let mut body = body.unwrap_or_else(|| panic!("{api:?} v{version} closed the connection"));

@@ -33,11 +33,9 @@ async fn a_waiting_fetch_holds_back_the_answers_behind_it_but_not_their_effect()
         client.send(ApiKey::Produce, 9, &topic.produce(9, batch(&["wakes the fetch"]))).await;
     let metadata = RequestKind::Metadata(MetadataRequest::default());
     let metadata = client.send(ApiKey::Metadata, 9, &metadata).await;
-    for (api, version, correlation) in [
-        (ApiKey::Fetch, 12, fetch),
-        (ApiKey::Produce, 9, produce),
-        (ApiKey::Metadata, 9, metadata),
-    ] {
+    for (api, version, correlation) in
+        [(ApiKey::Fetch, 12, fetch), (ApiKey::Produce, 9, produce), (ApiKey::Metadata, 9, metadata)]
+    {
         client.receive(api, version, correlation).await.expect("answers come in order");
     }
 }

@@ -130,8 +130,7 @@ impl SampleTopic {
 
     fn offset_for_leader_epoch(&self) -> RequestKind {
         use offset_for_leader_epoch_request::*;
-        let partition =
-            OffsetForLeaderPartition::default().with_partition(0).with_leader_epoch(0);
+        let partition = OffsetForLeaderPartition::default().with_partition(0).with_leader_epoch(0);
         let topic = OffsetForLeaderTopic::default()
             .with_topic(self.topic_name())
             .with_partitions(vec![partition]);
@@ -154,9 +153,7 @@ impl SampleTopic {
         use describe_producers_request::TopicRequest;
         let topic =
             TopicRequest::default().with_name(self.topic_name()).with_partition_indexes(vec![0]);
-        RequestKind::DescribeProducers(
-            DescribeProducersRequest::default().with_topics(vec![topic]),
-        )
+        RequestKind::DescribeProducers(DescribeProducersRequest::default().with_topics(vec![topic]))
     }
 
     fn describe_topic_partitions(&self) -> RequestKind {
@@ -231,9 +228,9 @@ pub(crate) fn sample(api: ApiKey, version: i16, topic: &SampleTopic) -> RequestK
         ApiKey::DescribeConfigs => topic.describe_configs(),
         ApiKey::DescribeProducers => topic.describe_producers(),
         ApiKey::DescribeTopicPartitions => topic.describe_topic_partitions(),
-        ApiKey::DescribeGroups => RequestKind::DescribeGroups(
-            DescribeGroupsRequest::default().with_groups(vec![group()]),
-        ),
+        ApiKey::DescribeGroups => {
+            RequestKind::DescribeGroups(DescribeGroupsRequest::default().with_groups(vec![group()]))
+        }
         ApiKey::DeleteGroups => RequestKind::DeleteGroups(
             DeleteGroupsRequest::default().with_groups_names(vec![group()]),
         ),

@@ -1,0 +1,153 @@
+//! Who uses the broker: producers, consumers, one who makes and deletes topics, and the clock.
+
+pub mod churn;
+pub mod consumer;
+pub mod producer;
+
+use crate::client::{Connection, Gone};
+use crate::cluster::Cluster;
+use crate::dice::between_ms;
+use crate::model::{Model, RecordName, name_of};
+use crate::trace::Trace;
+use floe_env::{Env, Shutdown};
+use floe_wire::ErrorCode;
+use floe_wire::messages::create_topics_request::CreatableTopic;
+use floe_wire::messages::metadata_request::MetadataRequestTopic;
+use floe_wire::messages::{
+    CreateTopicsRequest, MetadataRequest, RequestMessage, StrBytes, TopicName,
+};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A client gives an answer up after this time.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes that one batch may decompress to.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+const CREATE_TOPICS_VERSION: i16 = 7;
+const METADATA_VERSION: i16 = 12;
+
+/// What every actor has.
+#[derive(Clone)]
+pub struct Context {
+    /// Its own clock and choices.
+    pub env: Env,
+    /// Its own number.
+    pub id: u32,
+    /// The broker.
+    pub cluster: Cluster,
+    /// The checks.
+    pub model: Model,
+    /// The trace.
+    pub trace: Trace,
+    /// Given when it should come to an end.
+    pub stop: Shutdown,
+}
+
+impl Context {
+    /// Adds to the trace.
+    pub fn note(&self, text: &str) {
+        self.trace.event(self.env.monotonic(), &format!("client {} {text}", self.id));
+    }
+
+    /// Waits until a broker listens.
+    pub async fn connect(&self) -> Connection {
+        loop {
+            if let Some(connection) = self.cluster.connect() {
+                return connection;
+            }
+            self.env.sleep(between_ms(&self.env, 50, 300)).await;
+        }
+    }
+
+    /// A request and its answer, given up after [`PATIENCE`].
+    ///
+    /// # Errors
+    /// [`Gone`]; the connection must not be used any more.
+    pub async fn call<R: RequestMessage + Sync>(
+        &self,
+        connection: &mut Connection,
+        version: i16,
+        request: &R,
+    ) -> Result<R::Response, Gone> {
+        let answer = self.env.timeout(PATIENCE, connection.call(version, request)).await;
+        answer.unwrap_or_else(|| Err(Gone("no answer in time".to_owned())))
+    }
+
+    /// Makes sure that a topic exists, and answers its id.
+    pub async fn topic(&self, name: &str, partitions: i32) -> Uuid {
+        loop {
+            let mut connection = self.connect().await;
+            while let Ok(found) = self.try_topic(&mut connection, name, partitions).await {
+                if let Some(id) = found {
+                    return id;
+                }
+                self.env.sleep(between_ms(&self.env, 50, 500)).await;
+            }
+            self.env.sleep(between_ms(&self.env, 50, 500)).await;
+        }
+    }
+
+    async fn try_topic(
+        &self,
+        connection: &mut Connection,
+        name: &str,
+        partitions: i32,
+    ) -> Result<Option<Uuid>, Gone> {
+        let topic = CreatableTopic::default()
+            .with_name(topic_name(name))
+            .with_num_partitions(partitions)
+            .with_replication_factor(1);
+        let request =
+            CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(10_000);
+        let made = self.call(connection, CREATE_TOPICS_VERSION, &request).await?;
+        let code = made.topics.first().map_or(-1, |topic| topic.error_code);
+        let exists = [ErrorCode::None.code(), ErrorCode::TopicAlreadyExists.code()].contains(&code);
+        if exists { self.topic_id(connection, name).await } else { Ok(None) }
+    }
+
+    /// The id of a topic, if Metadata knows it.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn topic_id(
+        &self,
+        connection: &mut Connection,
+        name: &str,
+    ) -> Result<Option<Uuid>, Gone> {
+        let asked = MetadataRequestTopic::default().with_name(Some(topic_name(name)));
+        let request = MetadataRequest::default()
+            .with_topics(Some(vec![asked]))
+            .with_allow_auto_topic_creation(false);
+        let answer = self.call(connection, METADATA_VERSION, &request).await?;
+        let known = answer.topics.iter().find(|topic| topic.error_code == 0);
+        Ok(known.map(|topic| topic.topic_id))
+    }
+}
+
+/// A topic's name on the wire.
+pub fn topic_name(name: &str) -> TopicName {
+    TopicName(StrBytes::from_string(name.to_owned()))
+}
+
+/// Offsets and names of all records in a run of batches, from `from` on.
+///
+/// # Errors
+/// What is wrong with the bytes.
+pub fn records_of(bytes: &[u8], from: i64) -> Result<Vec<(i64, RecordName)>, String> {
+    let mut found = Vec::new();
+    for batch in kfs::batches(bytes) {
+        let batch = batch.map_err(|error| error.to_string())?;
+        batch.verify_crc().map_err(|error| error.to_string())?;
+        let records = batch.records(BATCH_BYTES_MAX).map_err(|error| error.to_string())?;
+        for record in records.iter() {
+            let record = record.map_err(|error| error.to_string())?;
+            let offset = batch.header.base_offset + i64::from(record.offset_delta);
+            let name = name_of(record.value.unwrap_or_default());
+            let name = name.ok_or_else(|| format!("offset {offset}: nobody sent this value"))?;
+            if offset >= from {
+                found.push((offset, name));
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,269 @@
+//! What clients were promised, and the checks of it.
+//!
+//! * An acknowledged record is in the log at its acknowledged offset, whatever dies.
+//! * It is visible before it is acknowledged: a fetch that begins afterwards sees its end.
+//! * Watermark and log start never go back, for any client.
+//! * Offsets are dense, and what was read once reads the same for ever.
+//! * An idempotent producer's records are in the log once each, in order, without a gap; a plain
+//!   one's at most as often as they were sent and at least as often as they were acknowledged, and
+//!   those that were sent once are in order.
+
+use kfs::TopicPartition;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Violations that are kept.
+const VIOLATIONS_MAX: usize = 20;
+
+/// One producer's record: who sent it, and the how-manieth it is.
+pub type RecordName = (u32, u64);
+
+/// The value of a record: its name, and something to fill it up.
+pub fn value_of((producer, number): RecordName, padding: usize) -> String {
+    format!("{producer}/{number}/{}", "x".repeat(padding))
+}
+
+/// The name of the record that has this value.
+pub fn name_of(value: &[u8]) -> Option<RecordName> {
+    let text = std::str::from_utf8(value).ok()?;
+    let mut parts = text.split('/');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// What a client got of one partition.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The least high watermark that the answer may have, by [`Model::end`] before the request.
+    pub floor: i64,
+    /// As answered.
+    pub log_start: i64,
+    /// As answered.
+    pub high_watermark: i64,
+    /// Offsets and records.
+    pub records: Vec<(i64, RecordName)>,
+}
+
+#[derive(Default)]
+struct State {
+    violations: Vec<String>,
+    producers: BTreeMap<u32, Ledger>,
+    promised: BTreeMap<TopicPartition, BTreeMap<i64, RecordName>>,
+    read: BTreeMap<TopicPartition, BTreeMap<i64, RecordName>>,
+    ends: BTreeMap<TopicPartition, i64>,
+    last_seen: BTreeMap<(u32, TopicPartition), (i64, i64)>,
+}
+
+/// What one producer did.
+struct Ledger {
+    partition: TopicPartition,
+    is_idempotent: bool,
+    /// How often each record was sent, by number.
+    sent: Vec<u32>,
+    /// How often each was acknowledged, by number.
+    acked: BTreeMap<u64, u32>,
+}
+
+/// The model; clones are the same one.
+#[derive(Clone, Default)]
+pub struct Model(Arc<Mutex<State>>);
+
+impl State {
+    fn violation(&mut self, text: String) {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(text);
+        }
+    }
+}
+
+impl Model {
+    /// Notes that something must not be.
+    pub fn violation(&self, text: String) {
+        self.0.lock().violation(text);
+    }
+
+    /// All that must not be, so far.
+    pub fn violations(&self) -> Vec<String> {
+        self.0.lock().violations.clone()
+    }
+
+    /// A producer begins.
+    pub fn producer(&self, id: u32, partition: TopicPartition, is_idempotent: bool) {
+        let ledger = Ledger { partition, is_idempotent, sent: Vec::new(), acked: BTreeMap::new() };
+        self.0.lock().producers.insert(id, ledger);
+    }
+
+    /// Records `first..first + count` of a producer are sent, perhaps again.
+    pub fn sends(&self, producer: u32, first: u64, count: u64) {
+        let mut state = self.0.lock();
+        let Some(ledger) = state.producers.get_mut(&producer) else { return };
+        for number in first as usize..(first + count) as usize {
+            if ledger.sent.len() <= number {
+                ledger.sent.resize(number + 1, 0);
+            }
+            ledger.sent[number] += 1;
+        }
+    }
+
+    /// Records `first..first + count` of a producer are acknowledged from `base_offset` on.
+    pub fn acknowledged(&self, producer: u32, first: u64, count: u64, base_offset: i64) {
+        let state = &mut *self.0.lock();
+        let Some(ledger) = state.producers.get_mut(&producer) else { return };
+        let promised = state.promised.entry(ledger.partition).or_default();
+        let mut doubled = Vec::new();
+        for number in first..first + count {
+            *ledger.acked.entry(number).or_default() += 1;
+            let offset = base_offset + (number - first) as i64;
+            if let Some(other) = promised.insert(offset, (producer, number))
+                && (other != (producer, number) || !ledger.is_idempotent)
+            {
+                doubled.push(format!(
+                    "{} offset {offset} is acknowledged for {producer}/{number} and for {}/{}",
+                    ledger.partition, other.0, other.1
+                ));
+            }
+        }
+        let end = state.ends.entry(ledger.partition).or_default();
+        *end = (*end).max(base_offset + count as i64);
+        doubled.into_iter().for_each(|text| state.violation(text));
+    }
+
+    /// The least end that an answer to a request which begins now may name.
+    pub fn end(&self, partition: TopicPartition) -> i64 {
+        self.0.lock().ends.get(&partition).copied().unwrap_or(0)
+    }
+
+    /// Records that a client has a right to: acknowledged ones.
+    pub fn acknowledged_count(&self) -> usize {
+        self.0.lock().promised.values().map(BTreeMap::len).sum()
+    }
+
+    /// A client got an answer without an error.
+    pub fn seen(&self, client: u32, seen: &Seen) {
+        let mut state = self.0.lock();
+        let Seen { partition, floor, log_start, high_watermark, .. } = *seen;
+        if high_watermark < floor {
+            state.violation(format!(
+                "{partition}: client {client} sees watermark {high_watermark} after {floor}"
+            ));
+        }
+        let last = state.last_seen.insert((client, partition), (high_watermark, log_start));
+        if last.is_some_and(|last| high_watermark < last.0 || log_start < last.1) {
+            state.violation(format!(
+                "{partition}: client {client} sees start {log_start} and watermark \
+                 {high_watermark} after {last:?}"
+            ));
+        }
+        let end = state.ends.entry(partition).or_default();
+        *end = (*end).max(high_watermark);
+        let mut expected = None;
+        for (offset, name) in &seen.records {
+            if expected.is_some_and(|expected| expected != *offset) || *offset >= high_watermark {
+                state.violation(format!("{partition}: offset {offset} follows on {expected:?}"));
+            }
+            expected = Some(offset + 1);
+            let before = state.read.entry(partition).or_default().insert(*offset, *name);
+            if before.is_some_and(|before| before != *name) {
+                state.violation(format!("{partition} {offset}: read {before:?}, now {name:?}"));
+            }
+            let promised = state.promised.get(&partition).and_then(|all| all.get(offset)).copied();
+            if promised.is_some_and(|promised| promised != *name) {
+                state.violation(format!(
+                    "{partition} {offset}: acknowledged {promised:?}, but read {name:?}"
+                ));
+            }
+        }
+    }
+
+    /// All partitions that anything was sent to or read from.
+    pub fn partitions(&self) -> Vec<TopicPartition> {
+        let state = self.0.lock();
+        let mut partitions: Vec<TopicPartition> =
+            state.producers.values().map(|ledger| ledger.partition).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        partitions
+    }
+
+    /// Forgets a partition whose topic is being deleted: nothing of it is promised any more.
+    pub fn forget(&self, partition: TopicPartition) {
+        let mut state = self.0.lock();
+        state.producers.retain(|_, ledger| ledger.partition != partition);
+        state.promised.remove(&partition);
+        state.read.remove(&partition);
+        state.ends.remove(&partition);
+        state.last_seen.retain(|(_, of), _| *of != partition);
+    }
+
+    /// Checks a partition's whole content, read when all was over.
+    pub fn check_content(&self, partition: TopicPartition, content: &[(i64, RecordName)]) {
+        let state = &mut *self.0.lock();
+        let mut found = Vec::new();
+        for (expected, (offset, _)) in (0..).zip(content) {
+            if expected != *offset {
+                found.push(format!("{partition}: offset {offset} where {expected} belongs"));
+                break;
+            }
+        }
+        let by_offset: BTreeMap<i64, RecordName> = content.iter().copied().collect();
+        for (what, records) in [("acknowledged", &state.promised), ("read", &state.read)] {
+            for (offset, name) in records.get(&partition).into_iter().flatten() {
+                let there = by_offset.get(offset);
+                if there != Some(name) {
+                    found.push(format!("{partition} {offset}: {what} {name:?}, now {there:?}"));
+                }
+            }
+        }
+        let mut numbers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for (_, (producer, number)) in content {
+            numbers.entry(*producer).or_default().push(*number);
+        }
+        for (id, ledger) in &state.producers {
+            if ledger.partition == partition {
+                let of_producer = numbers.remove(id).unwrap_or_default();
+                ledger.check(*id, &of_producer, &mut found);
+            }
+        }
+        if let Some(stranger) = numbers.keys().next() {
+            found.push(format!("{partition}: records of {stranger}, who never wrote there"));
+        }
+        found.into_iter().for_each(|text| state.violation(text));
+    }
+}
+
+impl Ledger {
+    /// Checks the numbers of a producer's records as they follow each other in the log.
+    fn check(&self, id: u32, numbers: &[u64], found: &mut Vec<String>) {
+        if self.is_idempotent {
+            let is_whole = numbers.iter().copied().eq(0..numbers.len() as u64);
+            if !is_whole {
+                let gap = (0..).zip(numbers).find(|(expected, number)| expected != *number);
+                found.push(format!("idempotent producer {id}: expected and found {gap:?}"));
+            }
+            return;
+        }
+        let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut last_single = None;
+        for number in numbers {
+            *counts.entry(*number).or_default() += 1;
+            let sent = self.sent.get(*number as usize).copied().unwrap_or(0);
+            if sent == 1 {
+                if last_single.is_some_and(|last| last >= *number) {
+                    found.push(format!("producer {id}: {number} comes after {last_single:?}"));
+                }
+                last_single = Some(*number);
+            }
+        }
+        for (number, sent) in (0..).zip(&self.sent) {
+            let count = counts.get(&number).copied().unwrap_or(0);
+            let acked = self.acked.get(&number).copied().unwrap_or(0);
+            if count > *sent || count < acked {
+                found.push(format!(
+                    "producer {id}: {number} sent {sent}, acknowledged {acked}, found {count} times"
+                ));
+            }
+        }
+    }
+}

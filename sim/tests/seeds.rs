@@ -1,0 +1,63 @@
+//! Seeds 0 to `FLOE_SIM_SEEDS` (50); `FLOE_SIM_SEED` runs a single one and prints its newest
+//! events.
+
+use floe_sim::calls::{Deaths, Phase};
+use floe_sim::cluster::DEADLY_KINDS;
+use floe_sim::{Plant, Report, run};
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}
+
+fn explain(report: &Report) -> String {
+    format!(
+        "seed {}:\n  {}\n\
+         replay: FLOE_SIM_SEED={} cargo test -p floe-sim --test seeds -- --nocapture",
+        report.seed,
+        report.violations.join("\n  "),
+        report.seed
+    )
+}
+
+#[test]
+fn no_seed_finds_a_violation() {
+    let (seeds, is_single) = match number("FLOE_SIM_SEED") {
+        Some(seed) => (seed..seed + 1, true),
+        None => (0..number("FLOE_SIM_SEEDS").unwrap_or(50), false),
+    };
+    let (mut deaths, mut failed) = (Deaths::new(), Vec::new());
+    let (mut kills, mut starts, mut acknowledged, mut events) = (0, 0, 0, 0);
+    for seed in seeds {
+        let report = run(seed, Plant::Nothing);
+        if is_single {
+            report.lines.iter().for_each(|line| println!("{line}"));
+        }
+        if !report.violations.is_empty() {
+            eprintln!("{}", explain(&report));
+            failed.push(seed);
+        }
+        for (moment, count) in report.deaths {
+            *deaths.entry(moment).or_default() += count;
+        }
+        kills += report.lives.kills;
+        starts += report.lives.starts;
+        acknowledged += report.acknowledged;
+        events += report.events;
+    }
+    println!(
+        "{starts} starts, {kills} kills, {acknowledged} records acknowledged, {events} events"
+    );
+    println!("{:<20} {:>8} {:>8} {:>8}", "died", "before", "in", "after");
+    let count = |kind: &'static str, phase| deaths.get(&(kind, phase)).copied().unwrap_or(0);
+    let mut never = Vec::new();
+    for (kind, _) in DEADLY_KINDS {
+        let [before, within, after] =
+            [Phase::Before, Phase::In, Phase::After].map(|phase| count(kind, phase));
+        println!("{kind:<20} {before:>8} {within:>8} {after:>8}");
+        if before == 0 || within == 0 || after == 0 {
+            never.push(*kind);
+        }
+    }
+    assert!(failed.is_empty(), "seeds with violations: {failed:?}");
+    assert!(is_single || never.is_empty(), "no node ever died around these calls: {never:?}");
+}

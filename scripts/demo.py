@@ -2,8 +2,8 @@
 
     demo.py FLIGHTS_FOLDER DEMO_FOLDER [sql]
 
-The same figures are taken three times: from the source as it is sent, from the log as a consumer group reads it, and from
-the table as DuckDB sees it through Floe's catalog. Exits with 1 where they differ.
+The same figures are taken three times: from the source as it is sent, from the log as a consumer group reads it, and
+from the table as DuckDB sees it through Floe's catalog. Exits with 1 where they differ.
 """
 import csv
 import dataclasses

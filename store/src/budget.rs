@@ -45,11 +45,11 @@ impl PutBudget {
         has_one
     }
 
-    /// Takes one PUT in any case, as a full segment does: what is not there is owed, up to as much
-    /// as can be saved.
+    /// Takes one PUT in any case, as a full segment does. Nothing is owed afterwards: whoever comes
+    /// behind a burst of full segments waits for one PUT to be earned, not for all of them.
     pub fn take(&mut self, now: Instant) {
         let complete_at = self.complete_at.max(now) + self.interval;
-        self.complete_at = complete_at.min(now + 2 * self.savings);
+        self.complete_at = complete_at.min(now + self.savings);
     }
 
     /// When the next PUT can be taken; `now` if there is one.
@@ -109,18 +109,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn forced_takes_are_owed_up_to_a_limit() {
+    async fn forced_takes_cost_the_next_one_an_interval_at_most() {
         let start = start().await;
         let mut budget = PutBudget::new(start, 4, 30);
-        for _ in 0..124 {
-            budget.take(start);
-        }
-        assert_eq!(budget.next_at(start), start + Duration::from_millis(1250));
-        assert!(!budget.try_take(start + Duration::from_millis(1249)));
-        assert!(budget.try_take(start + Duration::from_millis(1250)));
         for _ in 0..100_000 {
             budget.take(start);
         }
-        assert_eq!(budget.next_at(start), start + Duration::from_millis(30_250));
+        assert_eq!(budget.next_at(start), start + Duration::from_millis(250));
+        assert!(!budget.try_take(start + Duration::from_millis(249)));
+        assert!(budget.try_take(start + Duration::from_millis(250)));
     }
 }

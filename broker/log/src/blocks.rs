@@ -90,6 +90,11 @@ impl BlockCache {
         self.inner.lock().insert(key, blocks);
     }
 
+    /// The extent's blocks if they are there, without taking this for a use of them.
+    pub(crate) fn peek(&self, key: &BlocksKey) -> Option<Blocks> {
+        self.inner.lock().entries.get(key).map(|cached| cached.blocks.clone())
+    }
+
     /// The extent's blocks: from the cache, else by `load`, which runs once for all who wait and
     /// goes on if they leave.
     pub(crate) async fn get<F>(

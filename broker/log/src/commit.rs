@@ -18,6 +18,7 @@ use futures::FutureExt;
 use kfs::{OffsetMode, TopicPartition};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
@@ -64,6 +65,8 @@ pub(crate) struct Progress {
     state: Mutex<ProgressState>,
     changed: Notify,
     fenced: Notify,
+    /// Segments up to this counter, plus one, are answered.
+    answered: AtomicU64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -102,6 +105,18 @@ impl Progress {
         if !self.is_fenced() {
             fenced.await;
         }
+    }
+
+    /// The counter up to which all segments are answered: they are answered in the order of their
+    /// cuts. Nobody asks for their outcomes again.
+    pub(crate) fn answered_up_to(&self) -> Option<u64> {
+        self.answered.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// A segment is answered, and none before it is left.
+    fn answered(&self, counter: u64) {
+        self.answered.fetch_max(counter.saturating_add(1), Ordering::Release);
+        self.change(|state| state.in_flight -= 1);
     }
 
     fn fence(&self) {
@@ -260,7 +275,7 @@ impl Committer {
             reply(waiting, |partition, batch| results[&partition][batch].clone());
         }
         drop(segment.slot);
-        self.progress.change(|state| state.in_flight -= 1);
+        self.progress.answered(segment.facts.id.counter);
     }
 
     /// Makes a section visible here: blocks first, then the watermark that leads readers to them.
@@ -293,7 +308,7 @@ impl Committer {
             reply(waiting, |_, _| Err(error.clone()));
         }
         drop(segment.slot);
-        self.progress.change(|state| state.in_flight -= 1);
+        self.progress.answered(segment.facts.id.counter);
     }
 }
 

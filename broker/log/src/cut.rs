@@ -110,8 +110,7 @@ impl CutPolicy {
         }
         self.last_cut = Some(now);
         if let Some(budget) = &mut self.budget {
-            // A full segment is never held back: what is not there is owed, and later cuts by time
-            // pay for it.
+            // A full segment is never held back, and leaves no debt behind.
             budget.take(now);
         }
     }

@@ -5,15 +5,21 @@
 //! gives its batches their offsets and makes them visible; then their requests are
 //! **acknowledged**. An **extent** is a run of offsets of one partition in one object; a
 //! **block** is a piece of an extent in memory, as readers get it.
+//!
+//! In the background, adjacent small extents are **merged** into one object, and what is left over
+//! is **cleaned** up.
 #![forbid(unsafe_code)]
 
 pub mod append;
 mod blocks;
 mod chunks;
+pub mod clean;
 mod commit;
 pub mod cut;
 mod extents;
+mod keys;
 mod log;
+pub mod merge;
 mod open_segment;
 mod partitions;
 pub mod read;
@@ -23,8 +29,10 @@ mod writer;
 
 pub use append::{AppendBatch, AppendError, AppendResult, Appended, NoObserver, Observer, Ticket};
 pub use blocks::CacheStats;
+pub use clean::Cleaner;
 pub use cut::{BudgetRules, CutReason, CutRules};
+pub use keys::segment_key;
 pub use log::{Log, LogConfig};
+pub use merge::{MergeRules, Merger};
 pub use partitions::Waiter;
 pub use read::{FetchError, FetchFrom, Fetched, TimedOffset};
-pub use segment_object::segment_key;

@@ -15,8 +15,9 @@ use floe_metadata::Backend;
 use floe_metadata::facts::Fence;
 use floe_metadata::rows::{Extent, ExtentPage, PartitionState};
 use floe_store::ObjectStore;
-use kfs::{BrokerEpoch, BrokerId, ClusterId, TopicPartition};
+use kfs::{BrokerEpoch, BrokerId, ClusterId, SegmentId, TopicPartition};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
@@ -56,12 +57,15 @@ pub struct LogConfig {
 pub struct Log(Arc<Inner>);
 
 struct Inner {
+    config: LogConfig,
     requests: mpsc::Sender<AppendRequest>,
     pending: Arc<Semaphore>,
     pending_units: usize,
     reader: Reader,
     tasks: Mutex<Vec<Task<()>>>,
     progress: Arc<Progress>,
+    /// Merges that this registration has begun.
+    merges: AtomicU64,
 }
 
 impl Log {
@@ -120,12 +124,14 @@ impl Log {
             decompressed_bytes_max: config.decompressed_bytes_max,
         };
         Self(Arc::new(Inner {
+            config: config.clone(),
             requests,
             pending: Arc::new(Semaphore::new(pending_units)),
             pending_units,
             reader,
             tasks: Mutex::new(tasks),
             progress,
+            merges: AtomicU64::new(0),
         }))
     }
 
@@ -235,6 +241,28 @@ impl Log {
     /// Waits until another broker has taken this one's place.
     pub async fn fenced(&self) {
         self.0.progress.fenced().await;
+    }
+
+    pub(crate) fn config(&self) -> &LogConfig {
+        &self.0.config
+    }
+
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.0.reader
+    }
+
+    /// Names a merge, for its object's key.
+    pub(crate) fn next_merge_id(&self) -> SegmentId {
+        self.own_id(self.0.merges.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The last segment of this registration that is answered together with all before it.
+    pub(crate) fn answered_up_to(&self) -> Option<SegmentId> {
+        self.0.progress.answered_up_to().map(|counter| self.own_id(counter))
+    }
+
+    fn own_id(&self, counter: u64) -> SegmentId {
+        SegmentId { broker: self.0.config.broker, epoch: self.0.config.epoch, counter }
     }
 
     /// Waits until the write path has ended after a shutdown, with everything answered.

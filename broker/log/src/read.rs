@@ -5,7 +5,7 @@ use crate::blocks::{BlockCache, Blocks, BlocksKey};
 use crate::extents::{slice_from, to_blocks};
 use crate::partitions::Partitions;
 use bytes::Bytes;
-use floe_env::{Error, Result};
+use floe_env::{Error, ErrorKind, Result};
 use floe_metadata::Backend;
 use floe_metadata::rows::{Extent, PartitionState, Place};
 use floe_store::ObjectStore;
@@ -108,7 +108,12 @@ impl Reader {
             return Err(FetchError::OffsetOutOfRange);
         }
         let end = if from.committed_only { state.last_stable_offset } else { state.high_watermark };
-        let records = self.records(from, end).await?;
+        let records = match self.records(from, end).await {
+            // An object is missing: its extents have been replaced since they were remembered. That
+            // has made them forgotten, and they are asked for again.
+            Err(error) if error.kind() == ErrorKind::Invalid => self.records(from, end).await?,
+            records => records?,
+        };
         Ok(Fetched { state, records })
     }
 
@@ -193,6 +198,21 @@ impl Reader {
             self.partitions.forget_extents(partition);
         }
         loaded
+    }
+
+    /// An extent's blocks for one use: from the cache, else read from the store past the cache.
+    pub(crate) async fn blocks_once(&self, extent: &Extent) -> Result<Blocks> {
+        let Place::Range { key, position, length } = &extent.place else {
+            return Err(Error::bug("only ranges of objects have blocks"));
+        };
+        let cache_key = BlocksKey { object: key.as_str().into(), position: *position };
+        if let Some(blocks) = self.cache.peek(&cache_key) {
+            return Ok(blocks);
+        }
+        let object = format!("{}/{key}", self.root);
+        let bytes = self.store.get_range(&object, *position..position + length).await?;
+        to_blocks(extent, vec![bytes], true)
+            .map_err(|error| error.context(&format!("reading {object}")))
     }
 
     /// The first record in offset order whose timestamp is at least `timestamp_ms`, at or above the

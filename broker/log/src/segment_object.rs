@@ -1,6 +1,7 @@
 //! From a sealed segment to its object: key, bytes with footer, and the facts that its commit
 //! needs.
 
+use crate::keys::segment_key;
 use crate::open_segment::SealedSection;
 use bytes::Bytes;
 use floe_env::{Error, Result};
@@ -14,13 +15,6 @@ pub(crate) struct SegmentObject {
     pub(crate) parts: Vec<Bytes>,
     /// Positions are those in the object.
     pub(crate) facts: SegmentFacts,
-}
-
-/// The key of a fresh segment, below the cluster's root. The two hex digits spread the keys over a
-/// store's partitions.
-pub fn segment_key(id: SegmentId) -> String {
-    let spread = crc32c::crc32c(id.to_string().as_bytes()) as u8;
-    format!("wal/{spread:02x}/{id}.kfs")
 }
 
 /// Builds the object. Costs a pass over the bytes (the sections' checksums), and a copy of small

@@ -34,7 +34,8 @@ impl Rig {
         let store = Arc::new(MemoryStore::new());
         let backend: Arc<dyn Backend> = Arc::new(ModelBackend::new(env.clone()));
         let metadata = MetadataStore::new(backend, env.clone());
-        let created = metadata.create_topic("t", 2, 1, BTreeMap::new()).await.unwrap();
+        let created =
+            metadata.create_topic("t", 2, 1, BTreeMap::new()).await.expect("the rig works");
         let TopicCreation::Created(topic) = created else { panic!("the topic is new") };
         let (log, trigger) = start(&env, &store, &metadata).await;
         Self { env, store, metadata, topic: topic.id, log, trigger }
@@ -52,7 +53,7 @@ impl Rig {
     }
 
     async fn append(&self, batches: Vec<AppendBatch>) -> Vec<AppendResult> {
-        let ticket = self.log.append(batches).await.unwrap();
+        let ticket = self.log.append(batches).await.expect("the rig works");
         ticket.outcome().await.expect("the log decides")
     }
 
@@ -64,9 +65,10 @@ impl Rig {
             for batch in kfs::batches(&slice) {
                 let batch = batch.expect("whole batches");
                 batch.verify_crc().expect("crc");
-                for record in batch.records(1 << 20).unwrap().iter() {
-                    let record = record.unwrap();
-                    let value = String::from_utf8_lossy(record.value.unwrap()).into_owned();
+                for record in batch.records(1 << 20).expect("the rig works").iter() {
+                    let record = record.expect("the rig works");
+                    let value =
+                        String::from_utf8_lossy(record.value.expect("the rig works")).into_owned();
                     values.push((batch.header.base_offset + i64::from(record.offset_delta), value));
                 }
             }
@@ -82,7 +84,8 @@ async fn start(
     metadata: &MetadataStore,
 ) -> (Log, ShutdownTrigger) {
     let address = BrokerAddress { host: "localhost".to_owned(), port: 9092, zone: None };
-    let registration = metadata.register_broker(BrokerId(1), &address, 30_000).await.unwrap();
+    let registration =
+        metadata.register_broker(BrokerId(1), &address, 30_000).await.expect("the rig works");
     let config = LogConfig {
         cluster: ClusterId(uuid::Uuid::from_u128(1)),
         broker: BrokerId(1),
@@ -114,9 +117,9 @@ fn batch(partition: TopicPartition, timestamp_ms: i64, values: &[&str]) -> Appen
             value: Some(value.as_bytes()),
             headers: &[],
         };
-        builder.push(&record).unwrap();
+        builder.push(&record).expect("the rig works");
     }
-    let bytes: Bytes = builder.build().unwrap();
+    let bytes: Bytes = builder.build().expect("the rig works");
     AppendBatch {
         partition,
         topic_name: "t".into(),
@@ -180,12 +183,12 @@ async fn a_refused_batch_fails_no_other_and_is_never_read() {
             from_producer(batch(partition, 0, &["a"]), 0),
         ])
         .await;
-    assert_eq!(results[0].as_ref().unwrap().base_offset, 0);
+    assert_eq!(results[0].as_ref().expect("the rig works").base_offset, 0);
     let refused =
         AppendError::Refused { refusal: Refusal::OutOfOrderSequence, log_start_offset: Some(0) };
     assert_eq!(results[1], Err(refused));
-    assert_eq!(results[2].as_ref().unwrap().base_offset, 1);
-    let duplicate = results[3].as_ref().unwrap();
+    assert_eq!(results[2].as_ref().expect("the rig works").base_offset, 1);
+    let duplicate = results[3].as_ref().expect("the rig works");
     assert_eq!((duplicate.base_offset, duplicate.duplicate_timestamp_ms), (0, Some(0)));
     for _ in 0..2 {
         let read = rig.values(partition, 0).await;
@@ -203,7 +206,7 @@ async fn a_deleted_topic_is_refused_and_the_others_go_on() {
         rig.append(vec![batch(gone, 0, &["x"]), batch(rig.partition(0), 0, &["a"])]).await;
     let refusal = Refusal::UnknownPartition;
     assert_eq!(results[0], Err(AppendError::Refused { refusal, log_start_offset: None }));
-    assert_eq!(results[1].as_ref().unwrap().base_offset, 0);
+    assert_eq!(results[1].as_ref().expect("the rig works").base_offset, 0);
 }
 
 #[tokio::test]
@@ -215,10 +218,10 @@ async fn offsets_outside_the_log_are_told_from_its_end() {
         let from = FetchFrom { partition, offset, bytes_max: 100, committed_only: false };
         rig.log.fetch(from)
     };
-    assert!(fetch(3).await.unwrap().records.is_empty());
+    assert!(fetch(3).await.expect("the rig works").records.is_empty());
     assert!(matches!(fetch(4).await, Err(FetchError::OffsetOutOfRange)));
     assert!(matches!(fetch(-1).await, Err(FetchError::OffsetOutOfRange)));
-    rig.log.advance_log_start(partition, 2).await.unwrap();
+    rig.log.advance_log_start(partition, 2).await.expect("the rig works");
     assert!(matches!(fetch(1).await, Err(FetchError::OffsetOutOfRange)));
     assert_eq!(rig.values(partition, 2).await, vec![(2, "c".to_owned())]);
 }
@@ -233,9 +236,9 @@ async fn a_fetch_gives_whole_batches_up_to_its_limit_and_the_first_one_whatever_
     }
     let read = async |bytes_max| {
         let from = FetchFrom { partition, offset: 1, bytes_max, committed_only: false };
-        let fetched = rig.log.fetch(from).await.unwrap();
+        let fetched = rig.log.fetch(from).await.expect("the rig works");
         let batches = fetched.records.iter().flat_map(|slice| kfs::batches(slice));
-        batches.map(|batch| batch.unwrap().header.base_offset).collect::<Vec<_>>()
+        batches.map(|batch| batch.expect("the rig works").header.base_offset).collect::<Vec<_>>()
     };
     assert_eq!(read(0).await, vec![1]);
     assert_eq!(read(1).await, vec![1]);
@@ -250,16 +253,22 @@ async fn records_are_found_by_time_and_never_below_the_log_start() {
     rig.append(vec![batch(partition, 2, &["a"]), batch(partition, 4, &["b"])]).await;
     rig.append(vec![batch(partition, 6, &["c"]), batch(partition, 8, &["d"])]).await;
     let at = async |timestamp| {
-        let found = rig.log.offset_by_time(partition, timestamp, false).await.unwrap();
+        let found =
+            rig.log.offset_by_time(partition, timestamp, false).await.expect("the rig works");
         found.expect("the partition exists").map(|found| (found.offset, found.timestamp_ms))
     };
     assert_eq!(at(3).await, Some((1, 4)));
     assert_eq!(at(0).await, Some((0, 2)));
     assert_eq!(at(8).await, Some((3, 8)));
     assert_eq!(at(9).await, None);
-    rig.log.advance_log_start(partition, 2).await.unwrap();
+    rig.log.advance_log_start(partition, 2).await.expect("the rig works");
     assert_eq!(at(0).await, Some((2, 6)));
-    let newest = rig.log.offset_of_max_timestamp(partition, false).await.unwrap().unwrap();
+    let newest = rig
+        .log
+        .offset_of_max_timestamp(partition, false)
+        .await
+        .expect("the rig works")
+        .expect("the rig works");
     assert_eq!(newest.map(|found| found.offset), Some(3));
 }
 
@@ -279,7 +288,8 @@ async fn everything_taken_in_before_a_shutdown_is_answered() {
     let partition = rig.partition(0);
     let mut tickets = Vec::new();
     for _ in 0..100 {
-        tickets.push(rig.log.append(vec![batch(partition, 0, &["a"])]).await.unwrap());
+        tickets
+            .push(rig.log.append(vec![batch(partition, 0, &["a"])]).await.expect("the rig works"));
     }
     rig.trigger.trigger();
     for (expected, ticket) in tickets.into_iter().enumerate() {

@@ -6,6 +6,9 @@ use super::{Machine, StoreLocation, Value};
 const FLUSH_INTERVAL_DIRECTORY_MS: i64 = 10;
 /// On a remote store each cut costs a request.
 const FLUSH_INTERVAL_REMOTE_MS: i64 = 250;
+/// More than this is taken only where it is asked for: a broker holds no state, and a cache of half
+/// of this serves the tails of many partitions.
+const MEMORY_BUDGET_DEFAULT_MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// The least budget that the setting allows.
 const MEMORY_BUDGET_MIN_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -34,8 +37,9 @@ pub(crate) fn derive(
             Some(Value::Integer(interval_ms))
         }
         "memory.budget_bytes" => {
-            let half = (machine.memory_bytes / 2).max(MEMORY_BUDGET_MIN_BYTES);
-            i64::try_from(half).ok().map(Value::Integer)
+            let half = machine.memory_bytes / 2;
+            let budget = half.clamp(MEMORY_BUDGET_MIN_BYTES, MEMORY_BUDGET_DEFAULT_MAX_BYTES);
+            i64::try_from(budget).ok().map(Value::Integer)
         }
         "memory.cache_bytes" => match known("memory.budget_bytes")? {
             Value::Integer(budget_bytes) => Some(Value::Integer(budget_bytes / 2)),

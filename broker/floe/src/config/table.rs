@@ -219,7 +219,7 @@ pub const SETTINGS: &[Setting] = &[
         "memory.budget_bytes",
         "FLOE_MEMORY_BUDGET_BYTES",
         Integer { min: 64 * MIB, max: 4096 * GIB },
-        Derived("half of the machine's memory, or of the container's limit"),
+        Derived("half of the machine's memory or of the container's limit, 256 MiB at most"),
         "Memory for requests, segments, answers and the cache together. At the limit clients are \
          slowed down.",
     )

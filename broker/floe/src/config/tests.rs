@@ -70,8 +70,8 @@ fn runs_without_any_configuration() {
     assert_eq!(config.metadata.location, sqlite);
     assert_eq!(config.flush.interval, Duration::from_millis(10));
     assert_eq!(config.flush.segment_bytes, 8 << 20);
-    assert_eq!(config.memory.budget_bytes, 2 << 30);
-    assert_eq!(config.memory.cache_bytes, 1 << 30);
+    assert_eq!(config.memory.budget_bytes, 256 << 20);
+    assert_eq!(config.memory.cache_bytes, 128 << 20);
     assert_eq!(config.kafka.message_max_bytes, 1_048_588);
     assert_eq!(config.kafka.socket_request_max_bytes, 104_857_600);
     assert_eq!(config.kafka.offsets_retention, Duration::from_secs(7 * 24 * 3600));

@@ -144,7 +144,7 @@ async fn answers_questions_in_json() {
 
 #[tokio::test]
 async fn says_what_is_where() {
-    let catalog = Router::new().route("/v1/config", get(|| async { "catalog" }));
+    let catalog = Router::new().route("/iceberg/v1/config", get(|| async { "catalog" }));
     let running = start(Some(catalog)).await;
     let (status, page) = running.get("/").await;
     assert!(status == 200 && page.contains("/metrics"), "{page}");
@@ -155,7 +155,7 @@ async fn says_what_is_where() {
 
 #[tokio::test]
 async fn large_requests_are_refused() {
-    let echo = Router::new().route("/echo", post(|body: String| async move { body }));
+    let echo = Router::new().route("/iceberg/echo", post(|body: String| async move { body }));
     let running = start(Some(echo)).await;
     let length = BODY_BYTES_MAX + 1;
     let head =
@@ -181,7 +181,7 @@ async fn a_shutdown_lets_running_requests_end() {
     let (arrived, mut arrivals) = tokio::sync::mpsc::channel(1);
     let env = Env::current();
     let slow = Router::new().route(
-        "/slow",
+        "/iceberg/slow",
         get(move || {
             let (arrived, env) = (arrived.clone(), env.clone());
             async move {

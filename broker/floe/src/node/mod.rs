@@ -17,8 +17,9 @@ use crate::config::Config;
 use crate::http::{self, Readiness, Routes};
 use crate::metrics::{Metrics, set_total};
 use async_trait::async_trait;
-use floe_env::{Background, Env, Error, Lane, Result, shutdown_signal};
+use floe_env::{Background, Env, Error, Lane, Result, Shutdown, shutdown_signal};
 use floe_iceberg_bridge::{Bridge, BridgeConfig, catalog};
+use floe_log::{Cleaner, MergeRules, Merger};
 use inspect::BrokerInspect;
 use kfs::ClusterId;
 use observer::LogObserver;
@@ -26,6 +27,9 @@ use std::sync::Arc;
 use stores::Objects;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+/// A merged object is no larger than this part of the memory budget; a merge holds twice that.
+const MERGE_MEMORY_SHARE: u64 = 8;
 
 /// Puts a broker together from its parts.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +76,7 @@ impl Assembly for Node {
         let mut jobs: Vec<Background> =
             bridge.iter().map(|bridge| bridge.start(shutdown.clone())).collect();
         jobs.push(broker.expire_groups());
+        jobs.extend(tend_log(&broker, &shutdown));
         announce(&endpoints);
         let serving = listener::serve(broker.clone(), metrics.clone(), kafka);
         let serving = env.spawn("kafka listener", Lane::Foreground, serving);
@@ -151,6 +156,17 @@ fn bridge(broker: &Arc<Broker>, objects: &Objects) -> Bridge {
         broker.metadata.clone(),
         Arc::new(log),
     )
+}
+
+/// Starts the jobs that keep the log small: merging, and cleaning up.
+fn tend_log(broker: &Broker, shutdown: &Shutdown) -> [Background; 2] {
+    let (env, log, metadata) = (&broker.env, &broker.log, &broker.metadata);
+    let share = broker.config.memory.budget_bytes / MERGE_MEMORY_SHARE;
+    let rules = MergeRules::default();
+    let rules = MergeRules { object_bytes_max: rules.object_bytes_max.min(share), ..rules };
+    let merger = Merger::new(env, log, metadata.clone(), rules);
+    let cleaner = Cleaner::new(env, log, metadata.clone());
+    [merger.start(shutdown.clone()), cleaner.start(shutdown.clone())]
 }
 
 /// Brings what others count into the metrics whenever they are asked for.

@@ -1,4 +1,5 @@
 use super::*;
+use floe_env::Env;
 
 const MIB: u64 = 1 << 20;
 
@@ -11,7 +12,7 @@ fn shipped_budget() -> Option<BudgetRules> {
 }
 
 fn start() -> Instant {
-    tokio::time::Instant::now()
+    Env::current().monotonic()
 }
 
 fn open(bytes: u64, first_batch: Instant, in_flight: usize) -> OpenState {

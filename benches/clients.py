@@ -1,0 +1,112 @@
+"""What the benches do with a broker: topics, Kafka's own performance tools, and single records."""
+import re
+import time
+import uuid
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from servers import tool
+from settings import MIB
+
+CLIENT_SECONDS = 60
+# A slow disk syncs a hundred times a second.
+LATENCY_SECONDS = 300
+# How long the consumer tool waits for the next records, joining its group included.
+CONSUMER_WAIT_MS = 120_000
+RECORD_BYTES = 1024
+RATE = re.compile(r"(\d+) records sent, ([\d.,]+) records/sec")
+
+
+def create_topic(broker, partitions, tables=False, **config):
+    """Creates a topic and returns its name. Floe keeps a table for it only where `tables` says so."""
+    if broker.name == "floe":
+        config |= {"iceberg.enable": "true" if tables else "false"}
+    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+    name = f"bench_{uuid.uuid4().hex[:12]}"
+    new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+    admin.create_topics([new])[name].result(CLIENT_SECONDS)
+    return name
+
+
+def delete_topic(broker, name):
+    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+    admin.delete_topics([name])[name].result(CLIENT_SECONDS)
+
+
+def produce(broker, topic, record_count, batch_bytes, records_per_second=-1):
+    """Kafka's producer tool with acks=all; returns the seconds of its last report, from its first record on."""
+    text = tool(
+        "ProducerPerformance", "--topic", topic, "--num-records", record_count, "--record-size", RECORD_BYTES,
+        "--throughput", records_per_second, "--bootstrap-server", broker.address,
+        "--command-property", "acks=all", f"batch.size={batch_bytes}")
+    sent, rate = RATE.findall(text)[-1]
+    if int(sent) != record_count:
+        raise RuntimeError(f"{sent} of {record_count} records were acknowledged: {text[-1000:]}")
+    return record_count / float(rate.replace(",", ""))
+
+
+def consume(broker, topic, record_count):
+    """Kafka's consumer tool with a group; returns the seconds of its fetching, without joining the group."""
+    text = tool(
+        "ConsumerPerformance", "--topic", topic, "--num-records", record_count, "--bootstrap-server", broker.address,
+        "--group", f"{topic}-group", "--hide-header", "--timeout", CONSUMER_WAIT_MS)
+    fields = [field.strip() for field in text.strip().splitlines()[-1].split(",")]
+    if int(fields[4]) < record_count:
+        raise RuntimeError(f"{fields[4]} of {record_count} records came: {text}")
+    return int(fields[7]) / 1000
+
+
+def measured(broker, byte_count, work):
+    """Runs work(), which returns its seconds; returns rate, the broker's CPU time per GiB and its peak memory."""
+    broker.forget_peak()
+    before = broker.cpu_seconds()
+    seconds = work()
+    cpu = broker.cpu_seconds() - before
+    return {
+        "mb_per_s": byte_count / seconds / 1e6,
+        "cpu_s_per_gib": cpu / (byte_count / (1024 * MIB)),
+        "peak_mib": broker.peak_bytes() / MIB,
+    }
+
+
+def record_latencies(broker, topic, count, outstanding):
+    """Sends `count` records with `outstanding` of them unacknowledged at most; returns their seconds, sorted."""
+    client = Producer({
+        "bootstrap.servers": broker.address, "acks": "all", "linger.ms": 0, "socket.nagle.disable": True,
+        "log_level": 0,
+    })
+    value = b"x" * RECORD_BYTES
+    seconds, waiting = [], 0
+
+    def send():
+        nonlocal waiting
+        sent = time.perf_counter()
+
+        def acknowledged(error, _):
+            nonlocal waiting
+            waiting -= 1
+            if error:
+                raise RuntimeError(str(error))
+            seconds.append(time.perf_counter() - sent)
+
+        client.produce(topic, value, on_delivery=acknowledged)
+        waiting += 1
+
+    deadline = time.monotonic() + LATENCY_SECONDS
+    warm_up = max(count // 10, 10)
+    for _ in range(warm_up + count):
+        send()
+        while waiting >= outstanding:
+            client.poll(1.0)
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{len(seconds)} of {count} records were acknowledged in time")
+    client.flush(CLIENT_SECONDS)
+    return sorted(seconds[warm_up:])
+
+
+def percentiles(sorted_seconds):
+    """p50, p99 and p99.9 in milliseconds."""
+    def at(share):
+        return sorted_seconds[min(int(len(sorted_seconds) * share), len(sorted_seconds) - 1)] * 1000
+    return {"p50_ms": at(0.5), "p99_ms": at(0.99), "p999_ms": at(0.999)}

@@ -1,0 +1,38 @@
+"""Runs the benches that are named, all by default, and writes their results; benches/run prepares what they need."""
+import contextlib
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+
+import latency
+import put_requests
+import results
+import start
+import throughput
+from settings import Settings
+
+BENCHES = {"throughput": throughput.run, "latency": latency.run, "requests": put_requests.run, "start": start.run}
+
+
+def main(names):
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown:
+        sys.exit(f"benches: {', '.join(unknown)}: known are {', '.join(BENCHES)}")
+    # Being ended must still stop the brokers.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    settings = Settings.from_environment(os.environ)
+    for name in names or BENCHES:
+        print(f"== {name}", flush=True)
+        with contextlib.ExitStack() as cleanup:
+            # In the checkout: a folder for temporary files may lie in memory.
+            here = pathlib.Path(__file__).resolve().parent.parent
+            folder = tempfile.TemporaryDirectory(prefix="bench-", dir=here / ".tools")
+            rows = BENCHES[name](settings, pathlib.Path(cleanup.enter_context(folder)))
+        results.report(name, settings, rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

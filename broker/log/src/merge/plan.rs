@@ -1,0 +1,163 @@
+//! Which extents are merged next: pure.
+//!
+//! A **piece** is a stretch of extents that lie side by side in one object: a fresh extent, or all
+//! of a merged object. Pieces are what is counted, so that the extents of one merged object are not
+//! taken for many small ones. A run of pieces is merged only into an object that is several times
+//! as large as the largest of them; so each merge of a byte moves it to an object at least
+//! [`AGED_GROWTH_MIN`] times as large, and none is rewritten more often than
+//! log2([`OBJECT_BYTES_MAX`] / bytes of its first extent): 16 times from 1 KiB, 6 from 1 MiB. While
+//! a partition is written to, the larger factor [`GROWTH_MIN`] holds and the bound is half of that.
+
+use floe_metadata::rows::{Extent, Place};
+use std::ops::Range;
+
+/// Bytes of a merged object's batches at most.
+pub const OBJECT_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of one extent of a merged object at most, or one batch: what a reader loads at once.
+pub const EXTENT_BYTES_MAX: u64 = 4 << 20;
+/// Adjacent pieces that are worth a merge.
+pub const PIECES_MIN: usize = 8;
+/// Adjacent pieces that are worth a merge once no more is expected to come soon.
+pub const AGED_PIECES_MIN: usize = 2;
+/// A piece is aged when its newest record is so old, ms. Records' times are the producers': a wrong
+/// one makes a merge earlier or later, and no more than that.
+pub const AGE_MS: i64 = 10 * 60 * 1000;
+/// A merged object is at least so many times as large as its largest piece.
+pub const GROWTH_MIN: u64 = 4;
+/// The same, of aged pieces.
+pub const AGED_GROWTH_MIN: u64 = 2;
+
+/// When extents are merged.
+#[derive(Clone, Copy, Debug)]
+pub struct MergeRules {
+    /// See [`OBJECT_BYTES_MAX`].
+    pub object_bytes_max: u64,
+    /// See [`EXTENT_BYTES_MAX`].
+    pub extent_bytes_max: u64,
+    /// See [`PIECES_MIN`].
+    pub pieces_min: usize,
+    /// See [`AGED_PIECES_MIN`].
+    pub aged_pieces_min: usize,
+    /// See [`AGE_MS`].
+    pub age_ms: i64,
+}
+
+impl Default for MergeRules {
+    fn default() -> Self {
+        Self {
+            object_bytes_max: OBJECT_BYTES_MAX,
+            extent_bytes_max: EXTENT_BYTES_MAX,
+            pieces_min: PIECES_MIN,
+            aged_pieces_min: AGED_PIECES_MIN,
+            age_ms: AGE_MS,
+        }
+    }
+}
+
+/// A stretch of extents that lie side by side in one object.
+struct Piece {
+    extents: Range<usize>,
+    bytes: u64,
+    newest_ms: i64,
+    /// It may be merged with the piece before it.
+    follows: bool,
+}
+
+/// The first and longest run of extents that is worth a merge, as indices. `extents` are of one
+/// partition, by offset.
+pub(crate) fn plan(
+    extents: &[Extent],
+    last_stable_offset: i64,
+    rules: &MergeRules,
+    now_ms: i64,
+) -> Option<Range<usize>> {
+    let pieces = pieces(extents, last_stable_offset);
+    (0..pieces.len()).find_map(|first| longest_run(&pieces[first..], rules, now_ms))
+}
+
+/// The offset from which extents may still be part of a merge with what comes after them: those
+/// before it are as many bytes behind as a merged object holds. 0 where there are none.
+pub(crate) fn open_tail(extents: &[Extent], rules: &MergeRules) -> i64 {
+    let mut bytes = 0;
+    let mut start = extents.last().map_or(0, |extent| extent.base_offset);
+    for piece in pieces(extents, i64::MAX).iter().rev() {
+        bytes += piece.bytes;
+        if bytes > rules.object_bytes_max {
+            break;
+        }
+        start = extents[piece.extents.start].base_offset;
+    }
+    start
+}
+
+/// A full page without the piece at its end, which may go on behind it.
+pub(crate) fn whole_pieces(extents: &[Extent]) -> &[Extent] {
+    match pieces(extents, i64::MAX).last() {
+        Some(last) if last.extents.end == extents.len() && last.extents.start > 0 => {
+            &extents[..last.extents.start]
+        }
+        _ => extents,
+    }
+}
+
+fn longest_run(pieces: &[Piece], rules: &MergeRules, now_ms: i64) -> Option<Range<usize>> {
+    let mut longest = None;
+    let (mut bytes, mut largest, mut all_aged) = (0u64, 0u64, true);
+    for (at, piece) in pieces.iter().enumerate() {
+        bytes = bytes.saturating_add(piece.bytes);
+        if bytes > rules.object_bytes_max || (at > 0 && !piece.follows) {
+            break;
+        }
+        largest = largest.max(piece.bytes);
+        all_aged &= piece.newest_ms <= now_ms.saturating_sub(rules.age_ms);
+        let is_worth = |count_min, growth_min| at + 1 >= count_min && bytes / growth_min >= largest;
+        if is_worth(rules.pieces_min, GROWTH_MIN)
+            || (all_aged && is_worth(rules.aged_pieces_min, AGED_GROWTH_MIN))
+        {
+            longest = Some(pieces[0].extents.start..piece.extents.end);
+        }
+    }
+    longest
+}
+
+/// The pieces of what may be merged: batches of no transaction, whose markers would have to come
+/// along, below the last stable offset.
+fn pieces(extents: &[Extent], last_stable_offset: i64) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (at, extent) in extents.iter().enumerate() {
+        let Place::Range { key, position, length } = &extent.place else { continue };
+        if extent.last_offset >= last_stable_offset || extent.has_transactional {
+            continue;
+        }
+        let before = at.checked_sub(1).map(|before| &extents[before]);
+        let touches = before.is_some_and(|before| {
+            before.last_offset + 1 == extent.base_offset
+                && before.timestamp_type == extent.timestamp_type
+        });
+        let last = pieces.last_mut().filter(|last| touches && last.extents.end == at);
+        let follows = last.is_some();
+        let goes_on = before.is_some_and(|before| match &before.place {
+            Place::Range { key: same, position: from, length } => {
+                same == key && from + length == *position
+            }
+            Place::Marker { .. } | Place::Hole => false,
+        });
+        match last {
+            Some(last) if goes_on => {
+                last.extents.end = at + 1;
+                last.bytes += length;
+                last.newest_ms = last.newest_ms.max(extent.max_timestamp_ms);
+            }
+            _ => pieces.push(Piece {
+                extents: at..at + 1,
+                bytes: *length,
+                newest_ms: extent.max_timestamp_ms,
+                follows,
+            }),
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+use super::*;
+use kfs::{OffsetMode, TimestampType};
+
+const NOW_MS: i64 = 1_000_000_000;
+const LIMIT: u64 = 1_000;
+
+fn rules() -> MergeRules {
+    MergeRules { object_bytes_max: LIMIT, ..MergeRules::default() }
+}
+
+fn extent(base_offset: i64, place: Place) -> Extent {
+    Extent {
+        base_offset,
+        last_offset: base_offset,
+        place,
+        offset_mode: OffsetMode::Relative,
+        max_timestamp_ms: NOW_MS,
+        timestamp_type: TimestampType::CreateTime,
+        has_transactional: false,
+    }
+}
+
+/// One extent an object, of these sizes.
+fn fresh(sizes: &[u64]) -> Vec<Extent> {
+    let place = |(at, length): (usize, &u64)| {
+        let place = Place::Range { key: format!("wal/{at}"), position: 32, length: *length };
+        extent(at as i64, place)
+    };
+    sizes.iter().enumerate().map(place).collect()
+}
+
+fn aged(mut extents: Vec<Extent>) -> Vec<Extent> {
+    extents.iter_mut().for_each(|extent| extent.max_timestamp_ms = NOW_MS - AGE_MS);
+    extents
+}
+
+fn planned(extents: &[Extent]) -> Option<Range<usize>> {
+    plan(extents, i64::MAX, &rules(), NOW_MS)
+}
+
+#[test]
+fn few_young_extents_wait_and_enough_of_them_are_merged() {
+    assert_eq!(planned(&[]), None);
+    assert_eq!(planned(&fresh(&[10; 7])), None);
+    assert_eq!(planned(&fresh(&[10; 8])), Some(0..8));
+    assert_eq!(planned(&aged(fresh(&[10]))), None);
+    assert_eq!(planned(&aged(fresh(&[10; 2]))), Some(0..2));
+    let mut half_aged = aged(fresh(&[10; 2]));
+    half_aged[1].max_timestamp_ms += 1;
+    assert_eq!(planned(&half_aged), None);
+}
+
+#[test]
+fn a_merged_object_never_exceeds_its_limit() {
+    assert_eq!(planned(&fresh(&[100; 25])), Some(0..10));
+    assert_eq!(planned(&fresh(&[LIMIT / 8 + 1; 25])), None);
+    assert_eq!(planned(&aged(fresh(&[501, 501, 400]))), None);
+    assert_eq!(planned(&aged(fresh(&[501, 450, 450]))), Some(1..3));
+    assert_eq!(planned(&fresh(&[u64::MAX / 2; 8])), None);
+}
+
+#[test]
+fn only_what_is_stable_without_transactions_and_in_objects_is_merged() {
+    let extents = fresh(&[10; 10]);
+    assert_eq!(plan(&extents, 9, &rules(), NOW_MS), Some(0..9));
+    assert_eq!(plan(&extents, 7, &rules(), NOW_MS), None);
+    let between = |change: &dyn Fn(&mut Extent)| {
+        let mut extents = fresh(&[10; 17]);
+        change(&mut extents[8]);
+        let first = planned(&extents);
+        extents[0].has_transactional = true;
+        (first, planned(&extents))
+    };
+    let split = (Some(0..8), Some(9..17));
+    assert_eq!(between(&|extent| extent.has_transactional = true), split);
+    assert_eq!(between(&|extent| extent.place = Place::Hole), split);
+    let log_append_time = TimestampType::LogAppendTime;
+    assert_eq!(between(&|extent| extent.timestamp_type = log_append_time), split);
+    let mut gap = fresh(&[10; 16]);
+    gap[8..].iter_mut().for_each(|extent| {
+        extent.base_offset += 1;
+        extent.last_offset += 1;
+    });
+    gap[0].has_transactional = true;
+    assert_eq!(planned(&gap), Some(8..16));
+}
+
+#[test]
+fn a_large_object_is_not_rewritten_for_a_few_small_ones() {
+    let mut sizes = vec![10; 8];
+    sizes.insert(0, 400);
+    assert_eq!(planned(&fresh(&sizes)), Some(1..9));
+    assert_eq!(planned(&aged(fresh(&[400, 10, 10]))), Some(1..3));
+    assert_eq!(planned(&aged(fresh(&[400, 399]))), None);
+    assert_eq!(planned(&aged(fresh(&[400, 20, 380]))), Some(0..3));
+}
+
+#[test]
+fn the_extents_of_one_merged_object_count_as_one_piece() {
+    let mut extents = fresh(&[10; 16]);
+    for (at, extent) in extents.iter_mut().enumerate().take(9) {
+        extent.place =
+            Place::Range { key: "log/x".into(), position: 32 + at as u64 * 10, length: 10 };
+    }
+    assert_eq!(planned(&extents[..9]), None);
+    assert_eq!(planned(&extents), None, "one large and seven small pieces");
+    assert_eq!(whole_pieces(&extents[..5]).len(), 5, "nothing is left of a page of one piece");
+    assert_eq!(whole_pieces(&extents).len(), 15);
+    assert_eq!(open_tail(&extents, &rules()), 0);
+    assert_eq!(open_tail(&extents, &MergeRules { object_bytes_max: 60, ..rules() }), 10);
+    assert_eq!(open_tail(&extents, &MergeRules { object_bytes_max: 159, ..rules() }), 9);
+}
+
+/// Any way of writing leaves few pieces, and no byte is rewritten more often than is promised.
+#[test]
+fn what_stays_unmerged_and_what_is_rewritten_are_bounded() {
+    for (round_pieces, size_step) in [(1, 0), (3, 1), (8, 0), (40, 3), (200, 7)] {
+        // Bytes and rewrites of each piece.
+        let mut pieces: Vec<(u64, u32)> = Vec::new();
+        let rules = MergeRules { object_bytes_max: 64 << 10, ..MergeRules::default() };
+        for written in 0..4_000u64 {
+            pieces.push((16 + written * size_step % 32, 0));
+            if written % round_pieces != 0 {
+                continue;
+            }
+            let sizes: Vec<u64> = pieces.iter().map(|(bytes, _)| *bytes).collect();
+            if let Some(range) = plan(&fresh(&sizes), i64::MAX, &rules, NOW_MS) {
+                let run = &pieces[range.clone()];
+                let bytes = run.iter().map(|(bytes, _)| bytes).sum();
+                let rewrites = run.iter().map(|(_, rewrites)| rewrites + 1).max().unwrap();
+                pieces.splice(range, [(bytes, rewrites)]);
+            }
+        }
+        let rewrites = pieces.iter().map(|(_, rewrites)| *rewrites).max().unwrap();
+        assert!(rewrites <= 6, "{rewrites} rewrites of 16 bytes in 64 KiB: log4 is 6");
+        let bound = 64 + usize::try_from(round_pieces).unwrap();
+        assert!(pieces.len() <= bound, "{} pieces stay", pieces.len());
+    }
+}

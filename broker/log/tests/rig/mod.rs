@@ -1,0 +1,286 @@
+//! A log on a memory store and the metadata model, with a clock that tests set.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use floe_env::simulated::{Node, SIMULATION_START_MS};
+use floe_env::{Env, Result, Shutdown, ShutdownTrigger, shutdown_signal};
+use floe_log::merge::MergeRound;
+use floe_log::{
+    AppendBatch, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules, Merger, NoObserver,
+};
+use floe_metadata::brokers::BrokerAddress;
+use floe_metadata::rows::{Extent, Place};
+use floe_metadata::topics::TopicCreation;
+use floe_metadata::{Backend, MetadataStore, ModelBackend};
+use floe_store::{MemoryStore, ObjectMeta, ObjectStore, PutOutcome};
+use kfs::{
+    BatchBuilder, BrokerId, ClusterId, NewRecord, PartitionIndex, TimestampType, TopicId,
+    TopicPartition,
+};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// More than the grace of dead objects, ms.
+pub(crate) const PAST_THE_GRACE_MS: i64 = 3_600_001;
+
+pub(crate) struct Rig {
+    pub(crate) node: Node,
+    pub(crate) env: Env,
+    pub(crate) store: Arc<HookedStore>,
+    pub(crate) metadata: MetadataStore,
+    pub(crate) topic: TopicId,
+    pub(crate) other_topic: TopicId,
+    pub(crate) broker: Broker,
+}
+
+/// A started log.
+pub(crate) struct Broker {
+    pub(crate) log: Log,
+    pub(crate) trigger: ShutdownTrigger,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) epoch: i64,
+}
+
+impl Rig {
+    pub(crate) async fn new() -> Self {
+        let node = Node::new(1);
+        let env = Env::simulated(node.clone());
+        let backend: Arc<dyn Backend> = Arc::new(ModelBackend::new(env.clone()));
+        let metadata = MetadataStore::new(backend, env.clone());
+        let store = Arc::new(HookedStore::default());
+        let mut topics = Vec::new();
+        for name in ["t", "u"] {
+            let created = metadata.create_topic(name, 2, 1, BTreeMap::new()).await.expect("create");
+            let TopicCreation::Created(topic) = created else { panic!("the topic is new") };
+            topics.push(topic.id);
+        }
+        let broker = start(&env, &store, &metadata, 1).await;
+        let (topic, other_topic) = (topics[0], topics[1]);
+        Self { node, env, store, metadata, topic, other_topic, broker }
+    }
+
+    /// Another broker on the same stores.
+    pub(crate) async fn start(&self, id: i32) -> Broker {
+        start(&self.env, &self.store, &self.metadata, id).await
+    }
+
+    /// Moves the clock of everything here forward.
+    pub(crate) async fn pass(&self, ms: i64) {
+        self.node.set_clock_ms(self.env.now_ms() + ms);
+    }
+
+    pub(crate) fn partition(&self, index: i32) -> TopicPartition {
+        TopicPartition { topic: self.topic, partition: PartitionIndex(index) }
+    }
+
+    pub(crate) fn merger(&self, rules: MergeRules) -> Merger {
+        Merger::new(&self.env, &self.broker.log, self.metadata.clone(), rules)
+    }
+
+    pub(crate) fn cleaner(&self) -> Cleaner {
+        Cleaner::new(&self.env, &self.broker.log, self.metadata.clone())
+    }
+
+    /// Merges until nothing is left to do.
+    pub(crate) async fn merge_all(&self, merger: &Merger) -> MergeRound {
+        let mut all = MergeRound::default();
+        for _ in 0..100 {
+            let round = merger.round(&self.broker.shutdown).await.expect("merge");
+            if round.merges == 0 {
+                return all;
+            }
+            all.merges += round.merges;
+            all.sources += round.sources;
+            all.bytes += round.bytes;
+        }
+        panic!("merging never ends");
+    }
+
+    /// One segment with one batch of these values, the first one at this time.
+    pub(crate) async fn append(&self, partition: TopicPartition, at_ms: i64, values: &[&str]) {
+        self.append_all(vec![batch(partition, at_ms, values)]).await;
+    }
+
+    /// One segment.
+    pub(crate) async fn append_all(&self, batches: Vec<AppendBatch>) {
+        let ticket = self.broker.log.append(batches).await.expect("append");
+        let results = ticket.outcome().await.expect("the log decides");
+        assert!(results.iter().all(std::result::Result::is_ok), "{results:?}");
+    }
+
+    pub(crate) async fn extents(&self, partition: TopicPartition) -> Vec<Extent> {
+        let page = self.metadata.extents(partition, 0, 100_000).await.expect("extents");
+        page.expect("the partition exists").extents
+    }
+
+    /// The keys of the extents' objects.
+    pub(crate) async fn objects(&self, partition: TopicPartition) -> Vec<String> {
+        let extents = self.extents(partition).await;
+        let mut keys: Vec<String> = extents.iter().map(key).collect();
+        keys.dedup();
+        keys
+    }
+
+    /// How many objects there are.
+    pub(crate) async fn stored(&self) -> usize {
+        self.store.list("", None, 100_000).await.expect("list").len()
+    }
+
+    /// The key in the store of a key in an extent.
+    pub(crate) fn object(&self, key: &str) -> String {
+        format!("{}/{key}", cluster())
+    }
+}
+
+pub(crate) fn key(extent: &Extent) -> String {
+    let Place::Range { key, .. } = &extent.place else { panic!("not a range") };
+    key.clone()
+}
+
+pub(crate) fn cluster() -> ClusterId {
+    ClusterId(uuid::Uuid::from_u128(1))
+}
+
+async fn start(env: &Env, store: &Arc<HookedStore>, metadata: &MetadataStore, id: i32) -> Broker {
+    let address = BrokerAddress { host: "localhost".to_owned(), port: 9092, zone: None };
+    let registration =
+        metadata.register_broker(BrokerId(id), &address, 30_000).await.expect("register");
+    let epoch = registration.epoch.0;
+    let config = LogConfig {
+        cluster: cluster(),
+        broker: BrokerId(id),
+        epoch: registration.epoch,
+        fence: registration.fence,
+        cut: CutRules {
+            segment_bytes: 1 << 20,
+            flush_interval: Duration::from_millis(50),
+            budget: None,
+        },
+        uploads_max: 4,
+        upload_timeout: Duration::from_secs(5),
+        pending_bytes_max: 8 << 20,
+        cache_bytes: if id == 1 { 8 << 20 } else { 0 },
+        decompressed_bytes_max: 1 << 20,
+    };
+    let (trigger, shutdown) = shutdown_signal();
+    let objects: Arc<dyn ObjectStore> = store.clone();
+    let backend = metadata.backend().clone();
+    let log = Log::start(env, &config, objects, backend, Arc::new(NoObserver), shutdown.clone());
+    Broker { log, trigger, shutdown, epoch }
+}
+
+/// All records from `offset`, each with its offset and time; what a fetch of `bytes_max` gives.
+pub(crate) async fn fetch(
+    log: &Log,
+    partition: TopicPartition,
+    offset: i64,
+    bytes_max: usize,
+) -> Vec<(i64, i64, String)> {
+    let from = FetchFrom { partition, offset, bytes_max, committed_only: false };
+    let fetched = log.fetch(from).await.expect("fetch");
+    let mut found = Vec::new();
+    for slice in fetched.records {
+        for batch in kfs::batches(&slice) {
+            let batch = batch.expect("whole batches");
+            batch.verify_crc().expect("crc");
+            assert_eq!(batch.header.partition_leader_epoch, 0);
+            for record in batch.records(1 << 20).expect("records").iter() {
+                let record = record.expect("a record");
+                let value = String::from_utf8_lossy(record.value.expect("a value")).into_owned();
+                let at = batch.header.base_offset + i64::from(record.offset_delta);
+                found.push((at, batch.header.record_timestamp_ms(record.timestamp_delta), value));
+            }
+        }
+    }
+    found.retain(|(at, ..)| *at >= offset);
+    found
+}
+
+pub(crate) fn batch(partition: TopicPartition, at_ms: i64, values: &[&str]) -> AppendBatch {
+    let mut builder = BatchBuilder::new();
+    for (at, value) in values.iter().enumerate() {
+        let record = NewRecord {
+            timestamp_ms: at_ms + at as i64,
+            key: None,
+            value: Some(value.as_bytes()),
+            headers: &[],
+        };
+        builder.push(&record).expect("a small record");
+    }
+    AppendBatch {
+        partition,
+        topic_name: "t".into(),
+        bytes: builder.build().expect("a batch"),
+        record_count: values.len() as u32,
+        max_timestamp_ms: at_ms + values.len() as i64 - 1,
+        timestamp_type: TimestampType::CreateTime,
+        producer: None,
+        transactional: false,
+    }
+}
+
+/// A time at which records are young.
+pub(crate) fn young_ms() -> i64 {
+    SIMULATION_START_MS + 1_000
+}
+
+type Hook = futures::future::BoxFuture<'static, ()>;
+
+/// A memory store in which something may happen after an object was put.
+#[derive(Default)]
+pub(crate) struct HookedStore {
+    inner: MemoryStore,
+    after_put: Mutex<Option<Hook>>,
+}
+
+impl HookedStore {
+    /// This happens once, after the next put.
+    pub(crate) fn after_next_put(&self, hook: Hook) {
+        *self.after_put.lock() = Some(hook);
+    }
+}
+
+#[async_trait]
+impl ObjectStore for HookedStore {
+    async fn put(&self, key: &str, parts: Vec<Bytes>) -> Result<PutOutcome> {
+        let outcome = self.inner.put(key, parts).await?;
+        let hook = self.after_put.lock().take();
+        if let Some(hook) = hook {
+            hook.await;
+        }
+        Ok(outcome)
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
+        self.inner.get_range(key, range).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Bytes>> {
+        self.inner.get(key).await
+    }
+
+    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>> {
+        self.inner.head(key).await
+    }
+
+    async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ObjectMeta>> {
+        self.inner.list(prefix, after, limit).await
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<()> {
+        self.inner.delete(keys).await
+    }
+
+    fn url(&self, key: &str) -> String {
+        self.inner.url(key)
+    }
+}

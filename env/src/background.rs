@@ -22,9 +22,27 @@ pub struct BackgroundStatus {
 /// A running background job.
 #[derive(Debug)]
 pub struct Background {
+    monitor: Monitor,
+    task: Task<()>,
+}
+
+/// Shows how a job is doing, also to others than its owner.
+#[derive(Clone, Debug)]
+pub struct Monitor {
     name: &'static str,
     status: Arc<Mutex<BackgroundStatus>>,
-    task: Task<()>,
+}
+
+impl Monitor {
+    /// The job's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What is known of it now.
+    pub fn status(&self) -> BackgroundStatus {
+        self.status.lock().clone()
+    }
 }
 
 impl Background {
@@ -59,17 +77,12 @@ impl Background {
                 }
             }
         });
-        Self { name, status, task }
+        Self { monitor: Monitor { name, status }, task }
     }
 
-    /// The job's name.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// What is known of it now.
-    pub fn status(&self) -> BackgroundStatus {
-        self.status.lock().clone()
+    /// A view of how it is doing.
+    pub fn monitor(&self) -> Monitor {
+        self.monitor.clone()
     }
 
     /// Waits until the job has ended after a shutdown.

@@ -14,7 +14,7 @@ pub mod simulated;
 pub mod task;
 pub mod worker;
 
-pub use background::{Background, BackgroundStatus};
+pub use background::{Background, BackgroundStatus, Monitor};
 pub use error::{Error, ErrorKind, Result};
 pub use hash::{HashMap, HashSet};
 pub use host::{Host, Lane};

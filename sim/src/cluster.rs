@@ -13,10 +13,10 @@ use crate::trace::Trace;
 use floe::broker::{Broker, Identity, Stores};
 use floe::config::Config;
 use floe::connection;
+use floe::metrics::Metrics;
 use floe::node::agree_on_cluster;
 use floe_env::simulated::Node;
 use floe_env::{Env, Error, Instant, Lane, Result, Shutdown, shutdown_signal};
-use floe_log::NoObserver;
 use floe_metadata::MetadataStore;
 use floe_store::{MemoryStore, ObjectStore, RetryPolicy, Retrying};
 use parking_lot::Mutex;
@@ -314,7 +314,7 @@ async fn start_broker(
         rack: None,
     };
     let stores = Stores { objects, metadata, is_remote: parts.is_remote };
-    let (config, observer) = (parts.config.clone(), Arc::new(NoObserver));
-    let broker = Broker::start(env, config, identity, stores, observer, shutdown);
+    let (config, metrics) = (parts.config.clone(), Metrics::new());
+    let broker = Broker::start(env, config, identity, stores, metrics, shutdown);
     broker.await.map_err(|error: Error| error.context("start"))
 }

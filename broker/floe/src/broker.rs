@@ -3,12 +3,14 @@
 use crate::config::Config;
 use crate::fetch_sessions::FetchSessions;
 use crate::groups::{self, Groups};
+use crate::log_observer::LogObserver;
+use crate::metrics::Metrics;
 use crate::producer_ids::ProducerIds;
 use crate::recompression::Recompression;
 use crate::topics::{KnownTopic, Topics};
 use crate::{api, topic_names};
 use floe_env::{Background, Env, Result, Shutdown};
-use floe_log::{BudgetRules, CutRules, Log, LogConfig, Observer};
+use floe_log::{BudgetRules, CutRules, Log, LogConfig};
 use floe_metadata::MetadataStore;
 use floe_metadata::brokers::{BrokerAddress, Registration};
 use floe_store::ObjectStore;
@@ -64,6 +66,8 @@ pub struct Broker {
     pub metadata: MetadataStore,
     /// The topics.
     pub topics: Topics,
+    /// Where everything is counted.
+    pub metrics: Metrics,
     pub(crate) registration: Registration,
     pub(crate) groups: Groups,
     pub(crate) registry: Registry,
@@ -84,7 +88,7 @@ impl Broker {
         config: Arc<Config>,
         identity: Identity,
         stores: Stores,
-        observer: Arc<dyn Observer>,
+        metrics: Metrics,
         shutdown: Shutdown,
     ) -> Result<Arc<Self>> {
         let address = BrokerAddress {
@@ -97,6 +101,7 @@ impl Broker {
         tracing::info!(broker = %id, epoch = %registration.epoch, "registered");
         let log_config = log_config(&config, &identity, &registration, stores.is_remote);
         let backend = stores.metadata.backend().clone();
+        let observer = Arc::new(LogObserver(metrics.clone()));
         let log =
             Log::start(&env, &log_config, stores.objects, backend, observer, shutdown.clone());
         let message_max_bytes = config.kafka.message_max_bytes.unsigned_abs() as usize;
@@ -125,8 +130,15 @@ impl Broker {
             shutdown,
             frame_memory: Arc::new(Semaphore::new(frame_units)),
             frame_units,
+            metrics,
             config,
         }))
+    }
+
+    /// Bytes that requests hold until they are answered.
+    pub(crate) fn frame_bytes_held(&self) -> i64 {
+        let held = self.frame_units.saturating_sub(self.frame_memory.available_permits());
+        i64::try_from(held * MEMORY_UNIT_BYTES).unwrap_or(i64::MAX)
     }
 
     /// The topic of this name: as known here, else as the store has it now.

@@ -5,6 +5,8 @@
 use crate::api::{self, Principal, Reply, RequestContext};
 use crate::broker::{Broker, MEMORY_UNIT_BYTES};
 use bytes::Bytes;
+use floe_env::Instant;
+use floe_wire::frame::LENGTH_BYTES;
 use floe_wire::{FrameReader, FrameWriter, ParsedRequest, messages, request};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -19,6 +21,15 @@ const WRITE_GATHER_BYTES_MAX: usize = 1 << 20;
 struct Turn {
     reply: Reply,
     memory: Memory,
+    arrival: Arrival,
+}
+
+/// What is known of a request when it has arrived whole.
+#[derive(Clone, Copy)]
+struct Arrival {
+    api_key: i16,
+    frame_bytes: usize,
+    at: Instant,
 }
 
 /// A frame's share of the broker's and of its connection's memory.
@@ -43,7 +54,7 @@ where
 {
     let (turns, waiting) = mpsc::channel(REQUESTS_PIPELINED_MAX);
     let reading = read_requests(&broker, read, turns, host);
-    let writing = write_answers(FrameWriter::new(write), waiting);
+    let writing = write_answers(&broker, FrameWriter::new(write), waiting);
     tokio::pin!(reading, writing);
     let ended = tokio::select! {
         ended = &mut reading => ended,
@@ -78,6 +89,7 @@ async fn read_requests<R: AsyncRead + Unpin>(
             Some(Ok(Some(length))) => length,
             Some(Err(error)) => {
                 tracing::warn!(%host, %error, "connection closed: bad frame");
+                broker.metrics.kafka.connections_refused.inc();
                 return ReadEnd::Gone;
             }
         };
@@ -92,9 +104,15 @@ async fn read_requests<R: AsyncRead + Unpin>(
                 return ReadEnd::Gone;
             }
         };
+        let arrival = Arrival {
+            // A frame has at least its header's first field, or it is refused below.
+            api_key: frame.first_chunk().copied().map_or(-1, i16::from_be_bytes),
+            frame_bytes: LENGTH_BYTES + frame.len(),
+            at: broker.env.monotonic(),
+        };
         let reply = handle(broker, frame, &host).await;
         let is_last = matches!(reply, Reply::Close);
-        if turns.send(Turn { reply, memory }).await.is_err() || is_last {
+        if turns.send(Turn { reply, memory, arrival }).await.is_err() || is_last {
             return ReadEnd::Shutdown;
         }
     }
@@ -117,6 +135,7 @@ async fn handle(broker: &Arc<Broker>, frame: Bytes, host: &Arc<str>) -> Reply {
         }
         Err(error) => {
             tracing::warn!(%host, %error, "connection closed: bad request");
+            broker.metrics.kafka.connections_refused.inc();
             return Reply::Close;
         }
     };
@@ -128,6 +147,7 @@ async fn handle(broker: &Arc<Broker>, frame: Bytes, host: &Arc<str>) -> Reply {
         client_id: header.client_id.as_deref().unwrap_or_default().into(),
         client_host: host.clone(),
         principal: Principal::anonymous(),
+        metrics: broker.metrics.clone(),
     };
     match api::handle(broker.clone(), context, request).await {
         Ok(reply) => reply,
@@ -140,6 +160,7 @@ async fn handle(broker: &Arc<Broker>, frame: Bytes, host: &Arc<str>) -> Reply {
 
 /// Writes the answers in order; several that are ready leave in one write.
 async fn write_answers<W: AsyncWrite + Unpin>(
+    broker: &Broker,
     mut frames: FrameWriter<W>,
     mut turns: mpsc::Receiver<Turn>,
 ) {
@@ -147,7 +168,7 @@ async fn write_answers<W: AsyncWrite + Unpin>(
         let mut held = Vec::new();
         let mut next = Some(first);
         let mut is_closing = false;
-        while let Some(Turn { reply, memory }) = next.take() {
+        while let Some(Turn { reply, memory, arrival }) = next.take() {
             let reply = match reply {
                 Reply::Later(_) if frames.pending_bytes() > 0 => {
                     // What is ready does not wait for what is not.
@@ -159,7 +180,12 @@ async fn write_answers<W: AsyncWrite + Unpin>(
                 reply => wait(reply).await,
             };
             match reply {
-                Reply::Ready(response) => frames.push(response),
+                Reply::Ready(response) => {
+                    let took = broker.env.monotonic() - arrival.at;
+                    let api = broker.metrics.kafka.api(arrival.api_key);
+                    api.answered(took, arrival.frame_bytes, response.len());
+                    frames.push(response);
+                }
                 Reply::Nothing => {}
                 Reply::Close | Reply::Later(_) => is_closing = true,
             }

@@ -18,6 +18,7 @@ mod error_codes;
 mod fetch_sessions;
 mod groups;
 pub mod http;
+mod log_observer;
 pub mod metrics;
 pub mod node;
 mod producer_ids;

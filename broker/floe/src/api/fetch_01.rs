@@ -77,6 +77,7 @@ async fn handle(broker: Arc<Broker>, context: RequestContext, request: FetchRequ
 /// An error of the whole request. Versions without a field for one get an answer without
 /// partitions.
 fn refuse(context: &RequestContext, error: ErrorCode) -> Handled {
+    context.count_errors([error.code()]);
     let response = FetchResponse { error, ..FetchResponse::default() };
     response.encode(context.version, context.correlation_id).map(Reply::Ready)
 }
@@ -242,6 +243,7 @@ impl Fetch {
         broker: &Broker,
         partitions: Vec<FetchedPartition>,
     ) -> Result<floe_wire::Response, floe_wire::WireError> {
+        self.context.count_errors(partitions.iter().map(|partition| partition.error.code()));
         let (session_id, listed) = broker.fetch_sessions.finish(&self.session, &partitions);
         let mut topics: Vec<FetchedTopic> = Vec::new();
         let answered = self.session.wanted.iter().zip(partitions).zip(listed);

@@ -82,6 +82,7 @@ async fn handle(
             };
             partitions.push(answer(context.version, asked.partition_index, found));
         }
+        context.count_errors(partitions.iter().map(|partition| partition.error_code));
         topics.push(
             ListOffsetsTopicResponse::default().with_name(topic.name).with_partitions(partitions),
         );

@@ -67,6 +67,7 @@ async fn handle(broker: Arc<Broker>, context: RequestContext, request: MetadataR
         }
         topics
     };
+    context.count_errors(topics.iter().map(|topic| topic.error_code));
     context.reply(&with_cluster(&broker, &context).with_topics(topics))
 }
 

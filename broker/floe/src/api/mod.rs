@@ -41,8 +41,9 @@ mod produce_00;
 mod sync_group_14;
 
 use crate::broker::Broker;
+use crate::metrics::Metrics;
 use floe_wire::messages::{ApiKey, Encodable, RequestKind};
-use floe_wire::{Registry, Request, Response, WireError, messages};
+use floe_wire::{ErrorCode, Registry, Request, Response, WireError, messages};
 use futures::future::BoxFuture;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ impl Principal {
 }
 
 /// What a handler knows of a request beside its body.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RequestContext {
     /// The API.
     pub(crate) api: ApiKey,
@@ -73,6 +74,8 @@ pub(crate) struct RequestContext {
     pub(crate) client_host: Arc<str>,
     /// Who sent it.
     pub(crate) principal: Principal,
+    /// Where the answer's errors are counted.
+    pub(crate) metrics: Metrics,
 }
 
 /// What a handler answers. Answers leave in the order of the requests.
@@ -189,6 +192,14 @@ impl RequestContext {
     /// The answer's frame.
     fn encode(&self, body: &impl Encodable) -> Result<Response, WireError> {
         messages::encode_response(self.api, self.version, self.correlation_id, body)
+    }
+
+    /// Counts the error codes of an answer.
+    fn count_errors(&self, codes: impl IntoIterator<Item = i16>) {
+        for code in codes.into_iter().filter(|code| *code != 0) {
+            let error = ErrorCode::from_code(code).unwrap_or(ErrorCode::UnknownServerError);
+            self.metrics.kafka.error(self.api as i16, error);
+        }
     }
 
     /// An answer that is there at once.

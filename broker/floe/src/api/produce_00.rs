@@ -103,6 +103,9 @@ async fn outcome(broker: &Broker, ticket: Ticket, timeout: Duration) -> Option<V
 }
 
 fn finish(context: &RequestContext, acks: i16, answer: Answer) -> Handled {
+    let topics = answer.response.responses.iter();
+    let partitions = topics.flat_map(|topic| &topic.partition_responses);
+    context.count_errors(partitions.map(|partition| partition.error_code));
     if acks != 0 {
         return context.reply(&answer.response);
     }

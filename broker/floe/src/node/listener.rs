@@ -3,7 +3,6 @@
 
 use crate::broker::Broker;
 use crate::connection;
-use crate::metrics::Metrics;
 use floe_env::Lane;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves `listener` until the shutdown; returns when the last connection is answered or the time
 /// for that is over.
-pub(super) async fn serve(broker: Arc<Broker>, metrics: Metrics, listener: TcpListener) {
+pub(super) async fn serve(broker: Arc<Broker>, listener: TcpListener) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let slot = slots.clone().acquire_owned().await.expect("the slots are never closed");
@@ -37,8 +36,8 @@ pub(super) async fn serve(broker: Arc<Broker>, metrics: Metrics, listener: TcpLi
             }
         };
         let connection = serve_one(broker.clone(), stream, address.ip().to_string().into());
-        let gauge = metrics.kafka.connections.clone();
-        metrics.kafka.connections_opened.inc();
+        let gauge = broker.metrics.kafka.connections.clone();
+        broker.metrics.kafka.connections_opened.inc();
         gauge.inc();
         broker.env.spawn("kafka connection", Lane::Foreground, async move {
             connection.await;

@@ -2,9 +2,9 @@
 //! ends in order.
 
 mod bridge_log;
+mod export;
 mod inspect;
 mod listener;
-mod observer;
 mod reconcile;
 mod stores;
 
@@ -17,12 +17,11 @@ use crate::config::Config;
 use crate::http::{self, Readiness, Routes};
 use crate::metrics::{Metrics, set_total};
 use async_trait::async_trait;
-use floe_env::{Background, Env, Error, Lane, Result, Shutdown, shutdown_signal};
+use floe_env::{Background, Env, Error, Lane, Monitor, Result, Shutdown, shutdown_signal};
 use floe_iceberg_bridge::{Bridge, BridgeConfig, catalog};
 use floe_log::{Cleaner, MergeRules, Merger};
 use inspect::BrokerInspect;
 use kfs::ClusterId;
-use observer::LogObserver;
 use std::sync::Arc;
 use stores::Objects;
 use tokio::net::TcpListener;
@@ -48,14 +47,13 @@ impl Assembly for Node {
         let cluster = agree_on_cluster(&env, objects.store.as_ref(), &metadata).await?;
         let endpoints = Endpoints { kafka: local(&kafka)?, http: local(&http)? };
         let identity = identity(&config, &endpoints, cluster);
-        let observer = Arc::new(LogObserver(metrics.clone()));
         let stores = stores::stores(&config, &objects, &metadata);
         let broker = Broker::start(
             env.clone(),
             config.clone(),
             identity,
             stores,
-            observer,
+            metrics.clone(),
             shutdown.clone(),
         )
         .await?;
@@ -77,8 +75,9 @@ impl Assembly for Node {
             bridge.iter().map(|bridge| bridge.start(shutdown.clone())).collect();
         jobs.push(broker.expire_groups());
         jobs.extend(tend_log(&broker, &shutdown));
+        export_jobs(&metrics, &jobs);
         announce(&endpoints);
-        let serving = listener::serve(broker.clone(), metrics.clone(), kafka);
+        let serving = listener::serve(broker.clone(), kafka);
         let serving = env.spawn("kafka listener", Lane::Foreground, serving);
         tokio::select! {
             () = asked.wait() => {}
@@ -90,10 +89,11 @@ impl Assembly for Node {
         // A listener that ended by a panic has logged it.
         let _ = serving.await;
         ready.send_replace(Readiness::NotReady("the broker is shutting down".to_owned()));
-        broker.drained().await;
+        // Jobs first: what they still write is fenced by the registration that is given up then.
         for job in jobs {
             job.join().await;
         }
+        broker.drained().await;
         // Whatever it still answers, nothing waits for it.
         let _ = http_task.await;
         if broker.log.is_fenced() {
@@ -169,17 +169,28 @@ fn tend_log(broker: &Broker, shutdown: &Shutdown) -> [Background; 2] {
     [merger.start(shutdown.clone()), cleaner.start(shutdown.clone())]
 }
 
+/// Shows how the background jobs are doing.
+fn export_jobs(metrics: &Metrics, jobs: &[Background]) {
+    let monitors: Vec<Monitor> = jobs.iter().map(Background::monitor).collect();
+    metrics.on_scrape(move |families| {
+        for monitor in &monitors {
+            families.jobs.set(monitor.name(), &monitor.status());
+        }
+    });
+}
+
 /// Brings what others count into the metrics whenever they are asked for.
 fn export(metrics: &Metrics, broker: &Arc<Broker>, objects: &Objects, bridge: Option<&Bridge>) {
     let (broker, counters, bridge) = (broker.clone(), objects.counters.clone(), bridge.cloned());
     metrics.on_scrape(move |families| {
+        families.kafka.memory_held_bytes.set(broker.frame_bytes_held());
         let cache = broker.log.cache_stats();
         set_total(&families.cache.hits, cache.hits);
         set_total(&families.cache.misses, cache.misses);
         families.cache.held_bytes.set(i64::try_from(cache.bytes).unwrap_or(i64::MAX));
-        observer::export_store(&families.store, &counters.snapshot());
+        export::export_store(&families.store, &counters.snapshot());
         if let Some(bridge) = &bridge {
-            observer::export_tables(&families.tables, bridge);
+            export::export_tables(&families.tables, bridge);
         }
     });
 }

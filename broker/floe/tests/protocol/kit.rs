@@ -4,8 +4,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use floe::broker::{Broker, Identity, Stores};
 use floe::config::{Config, Inputs, Machine, resolve};
 use floe::connection;
+use floe::metrics::Metrics;
 use floe_env::{Env, Lane, ShutdownTrigger, shutdown_signal};
-use floe_log::NoObserver;
 use floe_metadata::{Backend, MetadataStore, ModelBackend};
 use floe_store::MemoryStore;
 use floe_wire::messages::{
@@ -43,8 +43,7 @@ impl Rig {
             Identity { cluster, node_id: 1, host: "127.0.0.1".to_owned(), port: 9092, rack: None };
         let stores = Stores { objects: Arc::new(MemoryStore::new()), metadata, is_remote: false };
         let (trigger, shutdown) = shutdown_signal();
-        let observer = Arc::new(NoObserver);
-        let broker = Broker::start(env.clone(), config, identity, stores, observer, shutdown)
+        let broker = Broker::start(env.clone(), config, identity, stores, Metrics::new(), shutdown)
             .await
             .expect("the broker starts");
         Self { env, broker, trigger }

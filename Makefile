@@ -1,7 +1,7 @@
 # What a developer types. The work is in scripts/; docs/development.md explains the stages.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check sim conformance bench demo advisories clean
+.PHONY: help run test check sim bench demo advisories clean
 # rustup must tell, not download, when the toolchain is missing.
 export RUSTUP_AUTO_INSTALL := 0
 
@@ -26,11 +26,6 @@ sim: ## The simulation over SEEDS seeds (100)
 	@sh scripts/preflight
 	@scripts/tools
 	@FLOE_SIM_SEEDS=$(SEEDS) scripts/cargo nextest run --locked --workspace --filterset 'package(floe-sim)' $(ARGS)
-
-conformance: ## Other people's clients and suites against Floe; needs Java, Go and Node (ARGS=which)
-	@sh scripts/preflight
-	@scripts/tools
-	@conformance/run $(ARGS)
 
 bench: ## The measurements beside Kafka; needs Java (ARGS=which)
 	@sh scripts/preflight

@@ -7,7 +7,7 @@ use crate::extents::to_blocks;
 use crate::open_segment::{SealedSection, WaitingRequest};
 use crate::partitions::Partitions;
 use bytes::Bytes;
-use floe_env::{Env, ErrorKind, HashMap, Result, Task};
+use floe_env::{Env, Error, ErrorKind, HashMap, Result, Task};
 use floe_metadata::Backend;
 use floe_metadata::facts::Fence;
 use floe_metadata::rows::{
@@ -44,6 +44,16 @@ impl InFlight {
         let batches = self.sections.iter().flat_map(|section| &section.batches);
         batches.map(|batch| u64::from(batch.length)).sum()
     }
+}
+
+/// What the metadata store made of a question.
+enum Decision<T> {
+    /// Its answer.
+    Made(T),
+    /// This broker may not write any more.
+    Fenced,
+    /// It will never answer this; nothing happened.
+    Refused(Error),
 }
 
 /// What the committer needs.
@@ -179,8 +189,8 @@ impl Committer {
                 group.push(segment);
                 return;
             }
-            Ok(Err(error)) => error.to_string(),
-            Err(error) => error.to_string(),
+            Ok(Err(error)) => format!("its upload failed: {error}"),
+            Err(error) => format!("its upload failed: {error}"),
         };
         self.observer.uploaded(Duration::ZERO, segment.bytes(), false);
         // What was uploaded before this one is committed first: order is kept also around a
@@ -195,17 +205,21 @@ impl Committer {
     /// have arrived of it.
     async fn abandon(&self, segment: InFlight, failure: &str) {
         let id = segment.facts.id;
-        tracing::warn!(segment = %id, error = failure, "segment abandoned: its upload failed");
+        tracing::warn!(segment = %id, error = failure, "segment abandoned");
         let outcome = self
             .until_decided("abandon a segment", || self.metadata.abandon_segment(&self.fence, id))
             .await;
         match outcome {
-            None => self.answer_all(segment, &AppendError::Fenced),
-            Some(SegmentOutcome::Committed(outcomes)) => self.finish(segment, outcomes),
-            Some(SegmentOutcome::Abandoned) => {
+            Decision::Fenced => self.answer_all(segment, &AppendError::Fenced),
+            Decision::Refused(error) => {
+                // Nothing asks for this commit again, so it is as good as abandoned.
+                tracing::error!(segment = %id, %error, "segment not marked abandoned");
+                self.answer_all(segment, &AppendError::Retry(failure.to_owned()));
+            }
+            Decision::Made(SegmentOutcome::Committed(outcomes)) => self.finish(segment, outcomes),
+            Decision::Made(SegmentOutcome::Abandoned) => {
                 let key = format!("{}/{}", self.root, segment.facts.key);
-                let error = AppendError::Retry(format!("the object store: {failure}"));
-                self.answer_all(segment, &error);
+                self.answer_all(segment, &AppendError::Retry(failure.to_owned()));
                 // An upload that arrives later still is removed with the broker's epoch.
                 if let Err(error) = self.store.delete(&[key]).await {
                     tracing::debug!(segment = %id, %error, "abandoned object not deleted yet");
@@ -220,9 +234,13 @@ impl Committer {
         let outcomes = self
             .until_decided("commit segments", || self.metadata.commit_segments(&self.fence, &facts))
             .await;
-        let Some(outcomes) = outcomes else {
-            group.into_iter().for_each(|segment| self.answer_all(segment, &AppendError::Fenced));
-            return;
+        let outcomes = match outcomes {
+            Decision::Made(outcomes) => outcomes,
+            Decision::Fenced => {
+                let fenced = |segment| self.answer_all(segment, &AppendError::Fenced);
+                return group.into_iter().for_each(fenced);
+            }
+            Decision::Refused(error) => return self.commit_one_by_one(group, &error).await,
         };
         let batches = group.iter().flat_map(|segment| &segment.facts.sections);
         let batches = batches.map(|section| section.batches.len()).sum();
@@ -238,27 +256,46 @@ impl Committer {
         }
     }
 
-    /// Asks until the store has decided; asking again by id changes nothing. `None` once this
-    /// broker is fenced.
-    async fn until_decided<T, F>(&self, doing: &str, ask: impl Fn() -> F) -> Option<T>
+    /// What one segment is refused for must not hold back the others: each is asked for alone, and
+    /// the one at fault is abandoned.
+    async fn commit_one_by_one(&self, mut group: Vec<InFlight>, error: &Error) {
+        if group.len() == 1
+            && let Some(segment) = group.pop()
+        {
+            return self.abandon(segment, &format!("its commit is refused: {error}")).await;
+        }
+        for segment in group {
+            Box::pin(self.commit(vec![segment])).await;
+        }
+    }
+
+    /// Asks until the store has decided; asking again by id changes nothing. Only what may succeed
+    /// later is asked again.
+    async fn until_decided<T, F>(&self, doing: &str, ask: impl Fn() -> F) -> Decision<T>
     where
         F: Future<Output = Result<T>>,
     {
         let mut pause = RETRY_PAUSE_MIN;
         loop {
             match ask().await {
-                Ok(decided) => return Some(decided),
-                Err(error) if error.kind() == ErrorKind::Fenced => {
-                    tracing::error!(%error, "this broker is fenced: another has taken its place");
-                    self.progress.fence();
-                    return None;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, doing, "the metadata store did not decide; asking again");
-                    self.env.sleep(pause.mul_f64(0.5 + self.env.random_unit() / 2.0)).await;
-                    pause = (pause * 2).min(RETRY_PAUSE_MAX);
-                }
+                Ok(decided) => return Decision::Made(decided),
+                Err(error) => match error.kind() {
+                    ErrorKind::Fenced => {
+                        tracing::error!(%error, "this broker is fenced: another took its place");
+                        self.progress.fence();
+                        return Decision::Fenced;
+                    }
+                    ErrorKind::Retry | ErrorKind::Unavailable | ErrorKind::UnknownOutcome => {
+                        tracing::warn!(%error, doing, "the metadata store did not decide");
+                    }
+                    ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Limit | ErrorKind::Bug => {
+                        tracing::error!(%error, doing, "the metadata store refuses");
+                        return Decision::Refused(error);
+                    }
+                },
             }
+            self.env.sleep(pause.mul_f64(0.5 + self.env.random_unit() / 2.0)).await;
+            pause = (pause * 2).min(RETRY_PAUSE_MAX);
         }
     }
 

@@ -209,6 +209,29 @@ async fn a_deleted_topic_is_refused_and_the_others_go_on() {
     assert_eq!(results[1].as_ref().expect("the rig works").base_offset, 0);
 }
 
+/// A segment that the metadata store refuses for good once held up every later one.
+#[tokio::test]
+async fn what_the_metadata_store_refuses_holds_nothing_back() {
+    let rig = Rig::new().await;
+    let partition = rig.partition(0);
+    let mut impossible = from_producer(batch(partition, 0, &["x"]), 0);
+    impossible.producer =
+        impossible.producer.map(|producer| ProducerBatch { epoch: ProducerEpoch(-7), ..producer });
+    let mut tickets = Vec::new();
+    for append in [batch(partition, 0, &["a"]), impossible, batch(partition, 0, &["b"])] {
+        tickets.push(rig.log.append(vec![append]).await.expect("taken in"));
+        tokio::task::yield_now().await;
+    }
+    let mut refused = 0;
+    for ticket in tickets {
+        let results = ticket.outcome().await.expect("the log decides");
+        refused += usize::from(matches!(results[0], Err(AppendError::Retry(_))));
+    }
+    assert!(refused >= 1, "the impossible batch is told so");
+    let results = rig.append(vec![batch(partition, 0, &["c"])]).await;
+    assert!(results[0].is_ok(), "{results:?}");
+}
+
 #[tokio::test]
 async fn offsets_outside_the_log_are_told_from_its_end() {
     let rig = Rig::new().await;

@@ -25,6 +25,10 @@ use std::time::Duration;
 
 pub(super) const API: super::Api = api!(Produce, 3..=13, handle);
 
+/// Topics of Kafka's own, which clients may not write, and the client id that may all the same.
+const INTERNAL_TOPICS: [&str; 3] =
+    ["__consumer_offsets", "__transaction_state", "__share_group_state"];
+const ADMIN_CLIENT_ID: &str = "__admin_client";
 /// The first version that may carry zstd.
 const ZSTD_SINCE: i16 = 7;
 /// The first version that names topics by id.
@@ -139,14 +143,20 @@ fn check(
     acks: i16,
     is_transactional: bool,
 ) -> Result<(AppendBatch, i64), Refused> {
+    if INTERNAL_TOPICS.contains(&&*topic.name) && &*context.client_id != ADMIN_CLIENT_ID {
+        return Err(Refused::code(ErrorCode::InvalidTopicException));
+    }
     let partition = topic.partition(index);
     let partition = partition.ok_or_else(|| Refused::code(ErrorCode::UnknownTopicOrPartition))?;
     if is_transactional {
         return Err(Refused::code(ErrorCode::TransactionalIdAuthorizationFailed));
     }
     let records = records.ok_or_else(|| Refused::code(ErrorCode::InvalidRecord))?;
-    let early = |error: BatchError| Refused::code(batch_code(&error));
-    let length = kfs::single_batch(&records).map_err(early)?.len();
+    let sent = kfs::single_batch(&records).map_err(|error| refuse_block(&error))?;
+    let length = sent.len();
+    if kfs::BatchHeader::parse(sent).is_ok_and(|header| header.is_transactional()) {
+        return Err(Refused::code(ErrorCode::TransactionalIdAuthorizationFailed));
+    }
     if !(-1..=1).contains(&acks) {
         return Err(Refused::code(ErrorCode::InvalidRequiredAcks));
     }
@@ -155,9 +165,6 @@ fn check(
     let rules = topic.settings.rules(now_ms, context.version >= ZSTD_SINCE);
     let summary = kfs::validate_batch(&batch, &rules)
         .map_err(|error| refuse_batch(broker, partition, &error))?;
-    if summary.header.is_transactional() {
-        return Err(Refused::code(ErrorCode::TransactionalIdAuthorizationFailed));
-    }
     let stored = to_store(batch, &summary, topic.settings.timestamp_type, now_ms);
     Ok((append_batch(topic, partition, &summary, &stored), stored.append_time_ms))
 }
@@ -171,6 +178,12 @@ async fn recompressed(
     let bytes = broker.recompression.apply(&broker.env, &topic.settings, batch.bytes).await;
     batch.bytes = bytes.map_err(|error| refuse_batch(broker, batch.partition, &error))?;
     Ok(batch)
+}
+
+/// What is no single batch. Of these only an unknown magic has a message in Kafka.
+fn refuse_block(error: &BatchError) -> Refused {
+    let has_message = matches!(error, BatchError::UnknownMagic(_));
+    Refused { message: has_message.then(|| error.to_string()), ..Refused::code(batch_code(error)) }
 }
 
 fn refuse_batch(broker: &Broker, partition: TopicPartition, error: &BatchError) -> Refused {
@@ -238,7 +251,10 @@ fn append_batch(
     stored: &Stored,
 ) -> AppendBatch {
     let header = &summary.header;
-    let producer = (header.producer_id >= 0 && header.base_sequence >= 0).then(|| ProducerBatch {
+    // Without an epoch or a sequence there is nothing to check duplicates by, whoever sent it.
+    let is_idempotent =
+        header.producer_id >= 0 && header.producer_epoch >= 0 && header.base_sequence >= 0;
+    let producer = is_idempotent.then(|| ProducerBatch {
         id: ProducerId(header.producer_id),
         epoch: ProducerEpoch(header.producer_epoch),
         first_sequence: header.base_sequence,

@@ -7,7 +7,7 @@ use floe_env::simulated::{Node, SIMULATION_START_MS};
 use floe_env::{Env, Result, Shutdown, ShutdownTrigger, shutdown_signal};
 use floe_log::merge::MergeRound;
 use floe_log::{
-    AppendBatch, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules, Merger, NoObserver,
+    AppendBatch, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules, Merger, NoObserver, Pace,
 };
 use floe_metadata::brokers::BrokerAddress;
 use floe_metadata::rows::{Extent, Place};
@@ -158,7 +158,7 @@ async fn start(env: &Env, store: &Arc<HookedStore>, metadata: &MetadataStore, id
         cut: CutRules {
             segment_bytes: 1 << 20,
             flush_interval: Duration::from_millis(50),
-            budget: None,
+            pace: Pace::GroupCommit,
         },
         uploads_max: 4,
         upload_timeout: Duration::from_secs(5),

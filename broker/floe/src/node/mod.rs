@@ -58,6 +58,10 @@ impl Assembly for Node {
         )
         .await?;
         let bridge = config.iceberg.enable.then(|| bridge(&broker, &objects));
+        if let Some(bridge) = &bridge {
+            // Nobody has set it before: the broker has just been made.
+            let _ = broker.tables.set(bridge.clone());
+        }
         export(&metrics, &broker, &objects, bridge.as_ref());
         let (ready, readiness) = watch::channel(Readiness::Ready);
         let inspect = Arc::new(BrokerInspect {
@@ -146,6 +150,7 @@ fn bridge(broker: &Arc<Broker>, objects: &Objects) -> Bridge {
         namespace: settings.namespace.clone(),
         look_timeout: settings.look_timeout,
         lag_max: settings.commit_interval,
+        delete_retention: settings.delete_retention,
         ..BridgeConfig::new(broker.identity.cluster)
     };
     let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };

@@ -1,4 +1,4 @@
-//! How long one commit takes: one segment with a section for each of 10, 1,000 and 10,000
+//! How long one commit takes: one segment with a section for each of 1, 10, 1,000 and 10,000
 //! partitions (one idempotent batch each), on partitions that have a history. SQLite in a temporary
 //! folder, and PostgreSQL where `FLOE_TEST_POSTGRES` has an address.
 //!
@@ -15,7 +15,7 @@ use kfs::{BrokerId, PartitionIndex, ProducerId, TopicId, TopicPartition};
 use std::sync::Arc;
 use std::time::Duration;
 
-const SECTIONS: [i32; 3] = [10, 1_000, 10_000];
+const SECTIONS: [i32; 4] = [1, 10, 1_000, 10_000];
 /// Extents that each partition has before it is measured.
 const HISTORY_EXTENTS: u64 = 20;
 /// Commits measured; the median is printed.

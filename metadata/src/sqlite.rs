@@ -28,6 +28,7 @@ mod writer;
 use crate::backend::Backend;
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence, PartitionChange};
 use crate::fresh::FreshIndex;
+use crate::producers::is_expired;
 use crate::rows::{
     AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
     Replacement, SegmentFacts, SegmentOutcome,
@@ -189,6 +190,10 @@ impl Backend for SqliteBackend {
         partition: TopicPartition,
         written_before_ms: i64,
     ) -> Result<usize> {
+        let known = self.producers(partition).await?;
+        if !known.iter().any(|producer| is_expired(producer, written_before_ms)) {
+            return Ok(0);
+        }
         let expire = move |sql: &_| producers::expire(sql, partition, written_before_ms);
         self.writer.call(expire).await
     }

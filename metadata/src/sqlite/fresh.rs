@@ -38,9 +38,13 @@ impl<'a> FreshExtents<'a> {
         if search.is_complete() {
             return Ok(search.into_found());
         }
-        // What the index knows is enough, but where another reader saw a later moment.
-        for known in [self.index.known(), BTreeSet::new()] {
-            self.each_segment(&known, |segment| search.show(segment))?;
+        let known = self.index.known();
+        // Row ids grow in the order of commits, so what is missing mostly is behind what is known;
+        // not so where the index began anew, or where another reader saw a later moment.
+        for (after, known) in
+            [(newest(&known), &known), (i64::MIN, &known), (i64::MIN, &BTreeSet::new())]
+        {
+            self.each_segment(after, known, |segment| search.show(segment))?;
             if search.is_complete() {
                 return Ok(search.into_found());
             }
@@ -62,18 +66,22 @@ impl<'a> FreshExtents<'a> {
 
     /// Brings the index up to date.
     pub(crate) fn refresh(&self) -> SqlResult<()> {
-        self.each_segment(&self.index.known(), |_| ())
+        let known = self.index.known();
+        self.each_segment(newest(&known), &known, |_| ())
     }
 
-    /// Reads all segments but those known, one after the other.
+    /// Reads the segments after a row id but those known, one after the other.
     fn each_segment(
         &self,
+        after: i64,
         known: &BTreeSet<i64>,
         mut show: impl FnMut(&FreshSegment),
     ) -> SqlResult<()> {
-        let mut ids = self.sql.prepare_cached("SELECT object FROM fresh_segments")?;
+        let mut ids = self.sql.prepare_cached(
+            "SELECT object FROM fresh_segments WHERE object > ?1 ORDER BY object",
+        )?;
         let mut missing: Vec<i64> = Vec::new();
-        let mut rows = ids.query([])?;
+        let mut rows = ids.query([after])?;
         while let Some(row) = rows.next()? {
             let id = row.get(0)?;
             if !known.contains(&id) {
@@ -89,6 +97,10 @@ impl<'a> FreshExtents<'a> {
         }
         Ok(())
     }
+}
+
+fn newest(known: &BTreeSet<i64>) -> i64 {
+    known.last().copied().unwrap_or(i64::MIN)
 }
 
 /// A packed row by its object's row id.

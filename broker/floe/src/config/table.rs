@@ -342,6 +342,14 @@ pub const SETTINGS: &[Setting] = &[
     )
     .unit("min"),
     Setting::new(
+        "kafka.producer.id.expiration.ms",
+        "FLOE_KAFKA_PRODUCER_ID_EXPIRATION_MS",
+        Integer { min: 1, max: I32_MAX },
+        Fixed("86400000"),
+        "What is remembered of an idempotent producer that writes no more is kept so long.",
+    )
+    .unit("ms"),
+    Setting::new(
         "iceberg.enable",
         "FLOE_ICEBERG_ENABLE",
         Bool,

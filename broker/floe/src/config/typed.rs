@@ -158,6 +158,8 @@ pub struct KafkaConfig {
     pub group_max_session_timeout: Duration,
     /// `offsets.retention.minutes`
     pub offsets_retention: Duration,
+    /// `producer.id.expiration.ms`
+    pub producer_id_expiration: Duration,
 }
 
 /// Tables.
@@ -344,6 +346,7 @@ impl<'a> Reader<'a> {
             group_min_session_timeout: self.milliseconds("kafka.group.min.session.timeout.ms"),
             group_max_session_timeout: self.milliseconds("kafka.group.max.session.timeout.ms"),
             offsets_retention: Duration::from_secs(minutes * 60),
+            producer_id_expiration: self.milliseconds("kafka.producer.id.expiration.ms"),
         }
     }
 

@@ -163,15 +163,20 @@ fn bridge(broker: &Arc<Broker>, objects: &Objects) -> Bridge {
     )
 }
 
-/// Starts the jobs that keep the log small: merging, and cleaning up.
-fn tend_log(broker: &Broker, shutdown: &Shutdown) -> [Background; 2] {
+/// Starts the jobs that keep the log small: merging, cleaning up, and forgetting idle producers.
+fn tend_log(broker: &Broker, shutdown: &Shutdown) -> [Background; 3] {
     let (env, log, metadata) = (&broker.env, &broker.log, &broker.metadata);
     let share = broker.config.memory.budget_bytes / MERGE_MEMORY_SHARE;
     let rules = MergeRules::default();
     let rules = MergeRules { object_bytes_max: rules.object_bytes_max.min(share), ..rules };
     let merger = Merger::new(env, log, metadata.clone(), rules);
     let cleaner = Cleaner::new(env, log, metadata.clone());
-    [merger.start(shutdown.clone()), cleaner.start(shutdown.clone())]
+    let expiration = broker.config.kafka.producer_id_expiration;
+    [
+        merger.start(shutdown.clone()),
+        cleaner.start(shutdown.clone()),
+        floe_log::start_producer_expiry(env, metadata.clone(), expiration, shutdown.clone()),
+    ]
 }
 
 /// Shows how the background jobs are doing.

@@ -1,5 +1,6 @@
 //! A broker: what its handlers share, from the moment its stores are open until it has drained.
 
+use crate::answer_memory::AnswerMemory;
 use crate::config::Config;
 use crate::fetch_sessions::FetchSessions;
 use crate::groups::{self, Groups};
@@ -24,6 +25,9 @@ use tokio::sync::Semaphore;
 const LEASE_MS: i64 = 30_000;
 /// Uploads in flight at most.
 const UPLOADS_MAX: usize = 8;
+/// Requests, and answers, have one over this of the memory budget each. The cache has a half by
+/// default, and what waits to be written a quarter.
+const PART_OF_BUDGET: u64 = 8;
 /// The unit in which memory for frames is counted.
 pub(crate) const MEMORY_UNIT_BYTES: usize = 1024;
 
@@ -78,6 +82,8 @@ pub struct Broker {
     /// Memory for requests of all connections, in units of [`MEMORY_UNIT_BYTES`].
     pub(crate) frame_memory: Arc<Semaphore>,
     pub(crate) frame_units: usize,
+    /// Memory for answers to Fetch that clients have not taken yet.
+    pub(crate) answer_memory: AnswerMemory,
 }
 
 impl Broker {
@@ -113,8 +119,9 @@ impl Broker {
             groups::group_config(&config.kafka),
             shutdown.clone(),
         );
-        let frame_bytes = usize::try_from(config.memory.budget_bytes / 4).unwrap_or(usize::MAX);
-        let frame_units = (frame_bytes / MEMORY_UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        let part = config.memory.budget_bytes / PART_OF_BUDGET;
+        let part_bytes = usize::try_from(part).unwrap_or(usize::MAX);
+        let frame_units = (part_bytes / MEMORY_UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         Ok(Arc::new(Self {
             fetch_sessions: FetchSessions::new(env.clone()),
             env,
@@ -130,15 +137,17 @@ impl Broker {
             shutdown,
             frame_memory: Arc::new(Semaphore::new(frame_units)),
             frame_units,
+            answer_memory: AnswerMemory::new(part_bytes),
             metrics,
             config,
         }))
     }
 
-    /// Bytes that requests hold until they are answered.
-    pub(crate) fn frame_bytes_held(&self) -> i64 {
-        let held = self.frame_units.saturating_sub(self.frame_memory.available_permits());
-        i64::try_from(held * MEMORY_UNIT_BYTES).unwrap_or(i64::MAX)
+    /// Bytes that requests hold until they are answered, and answers until they are taken.
+    pub(crate) fn connection_bytes_held(&self) -> i64 {
+        let frames = self.frame_units.saturating_sub(self.frame_memory.available_permits());
+        let held = frames * MEMORY_UNIT_BYTES + self.answer_memory.held_bytes();
+        i64::try_from(held).unwrap_or(i64::MAX)
     }
 
     /// The topic of this name: as known here, else as the store has it now.

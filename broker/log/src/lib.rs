@@ -31,6 +31,7 @@ pub use append::{AppendBatch, AppendError, AppendResult, Appended, NoObserver, O
 pub use blocks::CacheStats;
 pub use clean::Cleaner;
 pub use cut::{BudgetRules, CutReason, CutRules};
+pub use extents::LEADER_EPOCH;
 pub use keys::segment_key;
 pub use log::{Log, LogConfig};
 pub use merge::{MergeRules, Merger};

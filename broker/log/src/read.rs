@@ -49,9 +49,9 @@ impl Fetched {
 pub enum FetchError {
     /// There is no such partition.
     UnknownPartition,
-    /// The offset is below the log start or above the high watermark; checked against the store,
-    /// not a cache.
-    OffsetOutOfRange,
+    /// The offset is below the log start or above the high watermark of this state, which the store
+    /// has just given, not a cache.
+    OffsetOutOfRange(PartitionState),
     /// It did not work; the kind says what to do.
     Failed(Error),
 }
@@ -105,7 +105,7 @@ impl Reader {
             None => self.state(from.partition).await?.ok_or(FetchError::UnknownPartition)?,
         };
         if !inside(&state) {
-            return Err(FetchError::OffsetOutOfRange);
+            return Err(FetchError::OffsetOutOfRange(state));
         }
         let end = if from.committed_only { state.last_stable_offset } else { state.high_watermark };
         let records = match self.records(from, end).await {
@@ -184,12 +184,13 @@ impl Reader {
         };
         let cache_key = BlocksKey { object: key.as_str().into(), position };
         let (store, extent) = (self.store.clone(), extent.clone());
+        let memory = self.cache.memory().clone();
         let object = format!("{}/{key}", self.root);
         let loaded = self
             .cache
             .get(cache_key, move || async move {
                 let bytes = store.get_range(&object, position..position + length).await?;
-                to_blocks(&extent, vec![bytes], true)
+                to_blocks(&extent, vec![bytes], true, &memory)
                     .map_err(|error| error.context(&format!("reading {object}")))
             })
             .await;
@@ -211,7 +212,7 @@ impl Reader {
         }
         let object = format!("{}/{key}", self.root);
         let bytes = self.store.get_range(&object, *position..position + length).await?;
-        to_blocks(extent, vec![bytes], true)
+        to_blocks(extent, vec![bytes], true, self.cache.memory())
             .map_err(|error| error.context(&format!("reading {object}")))
     }
 

@@ -25,9 +25,12 @@ use tokio::sync::Semaphore;
 const LEASE_MS: i64 = 30_000;
 /// Uploads in flight at most.
 const UPLOADS_MAX: usize = 8;
-/// Requests, and answers, have one over this of the memory budget each. The cache has a half by
-/// default, and what waits to be written a quarter.
-const PART_OF_BUDGET: u64 = 8;
+/// Requests have one over this of the memory budget, and so has what waits to be written. The cache
+/// has the rest by default.
+const PART_OF_BUDGET: u64 = 4;
+/// Answers may hold one over this of the cache's size. What they hold are the cache's blocks, and
+/// counts as such.
+const PART_OF_CACHE: u64 = 4;
 /// The unit in which memory for frames is counted.
 pub(crate) const MEMORY_UNIT_BYTES: usize = 1024;
 
@@ -119,9 +122,9 @@ impl Broker {
             groups::group_config(&config.kafka),
             shutdown.clone(),
         );
-        let part = config.memory.budget_bytes / PART_OF_BUDGET;
-        let part_bytes = usize::try_from(part).unwrap_or(usize::MAX);
-        let frame_units = (part_bytes / MEMORY_UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        let memory = &config.memory;
+        let frame_units = (bytes(memory.budget_bytes / PART_OF_BUDGET) / MEMORY_UNIT_BYTES)
+            .clamp(1, Semaphore::MAX_PERMITS);
         Ok(Arc::new(Self {
             fetch_sessions: FetchSessions::new(env.clone()),
             env,
@@ -137,7 +140,7 @@ impl Broker {
             shutdown,
             frame_memory: Arc::new(Semaphore::new(frame_units)),
             frame_units,
-            answer_memory: AnswerMemory::new(part_bytes),
+            answer_memory: AnswerMemory::new(bytes(memory.cache_bytes / PART_OF_CACHE)),
             metrics,
             config,
         }))
@@ -189,6 +192,10 @@ impl Broker {
     }
 }
 
+fn bytes(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 fn log_config(
     config: &Config,
     identity: &Identity,
@@ -200,7 +207,6 @@ fn log_config(
         puts_per_second: flush.puts_per_second,
         saved_seconds: u32::try_from(flush.puts_saved.as_secs()).unwrap_or(u32::MAX),
     });
-    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     LogConfig {
         cluster: identity.cluster,
         broker: registration.id,
@@ -213,7 +219,7 @@ fn log_config(
         },
         uploads_max: UPLOADS_MAX,
         upload_timeout: flush.upload_timeout,
-        pending_bytes_max: bytes(config.memory.budget_bytes / 4),
+        pending_bytes_max: bytes(config.memory.budget_bytes / PART_OF_BUDGET),
         cache_bytes: bytes(config.memory.cache_bytes),
         decompressed_bytes_max: crate::topic_settings::DECOMPRESSED_BYTES_MAX,
     }

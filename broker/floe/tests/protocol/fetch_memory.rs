@@ -6,7 +6,7 @@ use floe_env::Instant;
 use floe_wire::messages::{ApiKey, MetadataRequest, RequestKind, ResponseKind};
 use std::time::Duration;
 
-/// The smallest budget: answers may hold 8 MiB of it.
+/// The smallest budget: the cache has 32 MiB of it, of which answers may hold 8.
 const MACHINE_BYTES: u64 = 128 << 20;
 /// What is under way on the connection of a slow reader, bytes.
 const SLOW_BUFFER_BYTES: usize = 64 << 10;

@@ -330,7 +330,7 @@ impl Committer {
         for extent in &extents {
             let Place::Range { position, length, .. } = extent.place else { continue };
             let bytes = take_range(&mut pieces, position, length);
-            match to_blocks(extent, bytes, false) {
+            match to_blocks(extent, bytes, false, self.cache.memory()) {
                 Ok(blocks) => {
                     self.cache.insert(BlocksKey { object: object.clone(), position }, blocks);
                 }

@@ -1,16 +1,16 @@
 //! When the open segment is cut: pure, so that every rule is a test.
 //!
-//! Full segments are cut at once. Otherwise time decides: with nothing in flight at once, and at the
-//! latest after the flush interval. Between the two the place decides:
+//! Full segments are cut at once. Otherwise time decides: with nothing in flight at once, and at
+//! the latest after the flush interval. Between the two the place decides:
 //!
 //! * On a **local disk** a PUT and its commit are a few syncs, which the disk does one after the
 //!   other: a second cut would only wait for the first. So what arrives meanwhile is one group, cut
 //!   when nothing is in flight any more, and **gathered** ([`gather`]): clients that have just been
 //!   answered are about to send again.
 //! * On a **remote store** PUTs overlap: a cut is due when a quarter of the measured PUT time has
-//!   passed since the last one. There requests are money: a cut by time needs a token of the budget,
-//!   and saved tokens are spent only while the rate would not half-fill a segment in one interval
-//!   anyway.
+//!   passed since the last one. There requests are money: a cut by time needs a token of the
+//!   budget, and saved tokens are spent only while the rate would not half-fill a segment in one
+//!   interval anyway.
 
 mod gather;
 

@@ -32,6 +32,7 @@ pub use append::{AppendBatch, AppendError, AppendResult, Appended, NoObserver, O
 pub use blocks::CacheStats;
 pub use clean::Cleaner;
 pub use cut::{BudgetRules, CutReason, CutRules, Pace};
+pub use extents::LEADER_EPOCH;
 pub use keys::segment_key;
 pub use log::{Log, LogConfig};
 pub use merge::{MergeRules, Merger};

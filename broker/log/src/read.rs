@@ -58,9 +58,9 @@ impl Fetched {
 pub enum FetchError {
     /// There is no such partition.
     UnknownPartition,
-    /// The offset is below the log start or above the high watermark; checked against the store,
-    /// not a cache.
-    OffsetOutOfRange,
+    /// The offset is below the log start or above the high watermark of this state, which the store
+    /// has just given, not a cache.
+    OffsetOutOfRange(PartitionState),
     /// It did not work; the kind says what to do.
     Failed(Error),
 }
@@ -114,7 +114,7 @@ impl Reader {
             None => self.state(from.partition).await?.ok_or(FetchError::UnknownPartition)?,
         };
         if !inside(&state) {
-            return Err(FetchError::OffsetOutOfRange);
+            return Err(FetchError::OffsetOutOfRange(state));
         }
         let end = if from.committed_only { state.last_stable_offset } else { state.high_watermark };
         let records = match self.records(from, end).await {
@@ -231,13 +231,14 @@ impl Reader {
     /// Reads an extent from the store.
     fn load(&self, extent: Extent) -> impl Future<Output = Result<Blocks>> + Send + 'static {
         let (store, root) = (self.store.clone(), self.root.clone());
+        let memory = self.cache.memory().clone();
         async move {
             let Place::Range { key, position, length } = &extent.place else {
                 return Err(Error::bug("only ranges of objects are read"));
             };
             let object = format!("{root}/{key}");
             let bytes = store.get_range(&object, *position..position + length).await?;
-            to_blocks(&extent, vec![bytes], true)
+            to_blocks(&extent, vec![bytes], true, &memory)
                 .map_err(|error| error.context(&format!("reading {object}")))
         }
     }

@@ -72,6 +72,13 @@ impl Rig {
         start(&self.env, &self.store, &self.metadata, id).await
     }
 
+    /// Ends the log and starts the same broker again on the same stores.
+    pub(crate) async fn restart(&mut self) {
+        self.broker.trigger.trigger();
+        self.broker.log.drained().await;
+        self.broker = self.start(1).await;
+    }
+
     /// Moves the clock of everything here forward.
     pub(crate) async fn pass(&self, ms: i64) {
         self.node.set_clock_ms(self.env.now_ms() + ms);

@@ -115,7 +115,8 @@ impl ObjectStore for FaultStore {
         let (objects, audit) = (self.objects.clone(), self.audit.clone());
         let keys: Vec<String> = keys.iter().map(|key| self.key(key)).collect();
         let what = keys.join(" ");
-        let deletes_nothing = self.plant == Plant::DeletesNothing;
+        // What is kept under other keys must not be taken for what nobody needs.
+        let deletes_nothing = self.plant == Plant::DeletesNothing || self.plant.renames_objects();
         let work = move || {
             async move {
                 if deletes_nothing {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Violations that are kept.
-const VIOLATIONS_MAX: usize = 20;
+const VIOLATIONS_MAX: usize = 100;
 
 /// One producer's record: who sent it, and the how-manieth it is.
 pub type RecordName = (u32, u64);

@@ -30,7 +30,7 @@ fn an_ambiguous_commit_that_is_applied_twice() {
 
 #[test]
 fn a_successor_that_ignores_a_late_put() {
-    is_found(Plant::SuccessorIgnoresLatePut, 4, &["code -1", "acknowledged", "now None"]);
+    is_found(Plant::SuccessorIgnoresLatePut, 17, &["code -1", "acknowledged", "now None"]);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_commit_without_the_fence_check() {
 
 #[test]
 fn a_commit_without_the_fence_check_by_what_it_loses() {
-    is_found(Plant::CommitWithoutFence, 1, &["a commit names", "is needed and gone", "now None"]);
+    is_found(Plant::CommitWithoutFence, 2, &["a commit names", "is needed and gone", "now None"]);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_log_start_that_moves_too_far() {
 
 #[test]
 fn a_table_pointer_that_moves_whatever_it_was() {
-    is_found(Plant::PointerWithoutCompare, 15, &["history is rewritten"]);
+    is_found(Plant::PointerWithoutCompare, 21, &["history is rewritten"]);
 }
 
 #[test]

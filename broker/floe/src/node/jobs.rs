@@ -1,4 +1,4 @@
-//! A broker's background jobs: tables, expiry of groups, merging, and cleaning up.
+//! A broker's background jobs: tables, expiry of groups and idle producers, merging, cleaning up.
 
 use super::bridge_log::BridgeLog;
 use crate::broker::Broker;
@@ -36,6 +36,10 @@ impl Jobs {
         shutdown: &Shutdown,
     ) -> Self {
         let bridge = broker.config.iceberg.enable.then(|| bridge(broker, objects.clone()));
+        if let Some(bridge) = &bridge {
+            // Nobody has set it before: the broker has just been made.
+            let _ = broker.tables.set(bridge.clone());
+        }
         let mut running: Vec<Background> =
             bridge.iter().map(|bridge| bridge.start(shutdown.clone())).collect();
         running.push(broker.expire_groups());
@@ -62,19 +66,25 @@ fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>) -> Bridge {
         namespace: settings.namespace.clone(),
         look_timeout: settings.look_timeout,
         lag_max: settings.commit_interval,
+        delete_retention: settings.delete_retention,
         ..BridgeConfig::new(broker.identity.cluster)
     };
     let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };
     Bridge::new(broker.env.clone(), config, objects, broker.metadata.clone(), Arc::new(log))
 }
 
-/// Starts the jobs that keep the log small: merging, and cleaning up.
-fn tend_log(broker: &Broker, rules: JobRules, shutdown: &Shutdown) -> [Background; 2] {
+/// Starts the jobs that keep the log small: merging, cleaning up, and forgetting idle producers.
+fn tend_log(broker: &Broker, rules: JobRules, shutdown: &Shutdown) -> [Background; 3] {
     let (env, log, metadata) = (&broker.env, &broker.log, &broker.metadata);
     let share = broker.config.memory.budget_bytes / MERGE_MEMORY_SHARE;
     let object_bytes_max = rules.merge.object_bytes_max.min(share);
     let merge = MergeRules { object_bytes_max, ..rules.merge };
     let merger = Merger::new(env, log, metadata.clone(), merge);
     let cleaner = Cleaner::new(env, log, metadata.clone(), rules.clean);
-    [merger.start(shutdown.clone()), cleaner.start(shutdown.clone())]
+    let expiration = broker.config.kafka.producer_id_expiration;
+    [
+        merger.start(shutdown.clone()),
+        cleaner.start(shutdown.clone()),
+        floe_log::start_producer_expiry(env, metadata.clone(), expiration, shutdown.clone()),
+    ]
 }

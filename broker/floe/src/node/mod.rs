@@ -146,11 +146,11 @@ fn export_jobs(metrics: &Metrics, monitors: Vec<Monitor>) {
 fn export(metrics: &Metrics, broker: &Arc<Broker>, objects: &Objects, bridge: Option<&Bridge>) {
     let (broker, counters, bridge) = (broker.clone(), objects.counters.clone(), bridge.cloned());
     metrics.on_scrape(move |families| {
-        families.kafka.memory_held_bytes.set(broker.frame_bytes_held());
+        families.kafka.memory_held_bytes.set(broker.connection_bytes_held());
         let cache = broker.log.cache_stats();
         set_total(&families.cache.hits, cache.hits);
         set_total(&families.cache.misses, cache.misses);
-        families.cache.held_bytes.set(i64::try_from(cache.bytes).unwrap_or(i64::MAX));
+        families.cache.held_bytes.set(i64::try_from(cache.memory_bytes).unwrap_or(i64::MAX));
         export::export_store(&families.store, &counters.snapshot());
         if let Some(bridge) = &bridge {
             export::export_tables(&families.tables, bridge);

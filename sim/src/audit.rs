@@ -18,7 +18,7 @@ use floe_metadata::MetadataStore;
 use floe_metadata::facts::{Expect, Fence};
 use floe_metadata::rows::{Extent, PartitionState, Place, SegmentFacts, SegmentOutcome};
 use floe_store::ObjectStore;
-use kfs::{PartitionIndex, TopicId, TopicPartition};
+use kfs::{PartitionIndex, TopicPartition};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -121,15 +121,14 @@ impl Audit {
     pub async fn table_moved(&self, pointer: &[u8]) {
         let pointer: Value = serde_json::from_slice(pointer).unwrap_or_default();
         let location = pointer["metadata_location"].as_str().unwrap_or_default();
-        let topic = pointer["topic_id"].as_str().and_then(|id| id.parse().ok()).map(TopicId);
-        match (topic, self.tables.metadata(location).await) {
-            (Some(topic), Ok(metadata)) => {
-                for finding in rewritten(&self.model, topic, &numbered_snapshots(&metadata)) {
+        match self.tables.metadata(location).await {
+            Ok(metadata) => {
+                let (table, snapshots) = (metadata.uuid(), numbered_snapshots(&metadata));
+                for finding in rewritten(&self.model, table, &snapshots) {
                     self.model.violation(format!("a table's pointer moves: {finding}"));
                 }
             }
-            (None, _) => self.model.violation(format!("{pointer} is no table's pointer")),
-            (_, Err(error)) => {
+            Err(error) => {
                 self.model.violation(format!("a table's pointer names {location}: {error}"));
             }
         }

@@ -37,11 +37,11 @@ const PHASES: [Phase; 3] = [Phase::Before, Phase::In, Phase::After];
 /// makes, so that the moment to die at comes.
 pub const DEADLY_KINDS: &[(&str, u64)] = &[
     ("put", 20),
-    ("put_merged", 2),
-    ("put_table", 6),
+    ("put_merged", 1),
+    ("put_table", 4),
     ("get", 1),
     ("get_range", 10),
-    ("list", 2),
+    ("list", 1),
     ("delete", 1),
     ("commit_segments", 20),
     ("abandon_segment", 1),
@@ -49,14 +49,14 @@ pub const DEADLY_KINDS: &[(&str, u64)] = &[
     ("partition_states", 6),
     ("advance_log_start", 1),
     ("extents", 4),
-    ("replace_extents", 2),
-    ("dead_objects", 2),
+    ("replace_extents", 1),
+    ("dead_objects", 1),
     ("known_objects", 1),
     ("forget_objects", 1),
     ("get_facts", 6),
     ("scan", 1),
     ("change", 2),
-    ("change_table", 2),
+    ("change_table", 1),
     ("now_ms", 1),
 ];
 
@@ -389,13 +389,13 @@ impl Cluster {
         let any_phase = pick(env, &PHASES);
         match below(env, 25) {
             0..4 => node.set_kill_once_in(pick(env, &[100, 1000, 10_000])),
-            4..14 => {
+            4..15 => {
                 // All in turn, so that a few seeds meet each.
                 let moment = self.0.next_moment.fetch_add(1, Ordering::Relaxed) as usize;
                 let kind = DEADLY_KINDS[moment / PHASES.len() % DEADLY_KINDS.len()];
                 at(EndBy::Kill, kind, PHASES[moment % PHASES.len()]);
             }
-            14..16 => at(EndBy::Kill, ("put", 20), any_phase),
+            15..16 => at(EndBy::Kill, ("put", 20), any_phase),
             // What it has put is there, and the commit that names it is still to come.
             16..18 => at(EndBy::Pause, ("put", 10), Phase::After),
             18..21 => at(EndBy::Pause, ("put_table", 6), Phase::After),

@@ -13,10 +13,11 @@
 //! What a client gets from a broker that has been replaced may be old, but never wrong: ends are not
 //! compared, records are. Tables are checked in [`crate::table_model`].
 
-use kfs::{TopicId, TopicPartition};
+use kfs::TopicPartition;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Violations that are kept.
 const VIOLATIONS_MAX: usize = 100;
@@ -84,8 +85,8 @@ pub(crate) struct State {
     pub(crate) promised: BTreeMap<TopicPartition, BTreeMap<i64, RecordName>>,
     read: BTreeMap<TopicPartition, BTreeMap<i64, RecordName>>,
     starts: BTreeMap<TopicPartition, LogStart>,
-    /// By topic and sequence number.
-    snapshots: BTreeMap<(TopicId, i64), i64>,
+    /// By table and sequence number.
+    snapshots: BTreeMap<(Uuid, i64), i64>,
     ends: BTreeMap<TopicPartition, i64>,
     last_seen: BTreeMap<(u32, TopicPartition), (i64, i64)>,
 }
@@ -160,9 +161,9 @@ impl State {
         }
     }
 
-    /// A snapshot of a topic's table was seen: the id under which its number was seen first.
-    pub(crate) fn snapshot(&mut self, topic: TopicId, number: i64, id: i64) -> i64 {
-        *self.snapshots.entry((topic, number)).or_insert(id)
+    /// A snapshot of a table was seen: the id under which its number was seen first.
+    pub(crate) fn snapshot(&mut self, table: Uuid, number: i64, id: i64) -> i64 {
+        *self.snapshots.entry((table, number)).or_insert(id)
     }
 
     /// The greatest log start that there ever was.

@@ -14,6 +14,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Columns by position: partition, offset, value.
 const COLUMNS: [usize; 3] = [0, 1, 6];
@@ -23,6 +24,8 @@ pub type TableRow = (i32, i64, RecordName);
 
 /// A version of a table, as read.
 pub struct TableContent {
+    /// The table's uuid.
+    pub table: Uuid,
     /// The current snapshot's summary.
     pub summary: BTreeMap<String, String>,
     /// What each snapshot that is still there says of itself.
@@ -87,7 +90,8 @@ impl TableFiles {
                 rows.extend(self.rows(file).await?.iter().copied());
             }
         }
-        Ok(TableContent { summary: summary_of(snapshot), summaries, snapshots, rows })
+        let table = metadata.uuid();
+        Ok(TableContent { table, summary: summary_of(snapshot), summaries, snapshots, rows })
     }
 
     /// The keys of all files that a version reaches: itself, the lists and manifests of its

@@ -9,6 +9,7 @@ use kfs::{PartitionIndex, TopicId, TopicPartition};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use uuid::Uuid;
 
 /// Summary key of the gaps that a commit found.
 const GAPS_KEY: &str = "floe.gaps";
@@ -41,7 +42,7 @@ fn findings(model: &Model, seen: &TableSeen<'_>) -> Vec<String> {
         Err(error) => return vec![error],
     };
     let mut found = Vec::new();
-    found.extend(rewritten(model, seen.topic, &seen.content.snapshots));
+    found.extend(rewritten(model, seen.content.table, &seen.content.snapshots));
     let mut rows: BTreeMap<i32, BTreeMap<i64, _>> = BTreeMap::new();
     for (partition, offset, name) in &seen.content.rows {
         if rows.entry(*partition).or_default().insert(*offset, *name).is_some() {
@@ -79,10 +80,10 @@ fn findings(model: &Model, seen: &TableSeen<'_>) -> Vec<String> {
 }
 
 /// The snapshots, as sequence numbers and ids, that took the place of others.
-pub fn rewritten(model: &Model, topic: TopicId, snapshots: &[(i64, i64)]) -> Vec<String> {
+pub fn rewritten(model: &Model, table: Uuid, snapshots: &[(i64, i64)]) -> Vec<String> {
     let mut found = Vec::new();
     for (number, id) in snapshots {
-        let known = model.with(|state| state.snapshot(topic, *number, *id));
+        let known = model.with(|state| state.snapshot(table, *number, *id));
         if known != *id {
             found.push(format!("history is rewritten: snapshot {number} was {known}, is {id}"));
         }

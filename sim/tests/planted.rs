@@ -39,11 +39,6 @@ fn a_commit_without_the_fence_check() {
 }
 
 #[test]
-fn a_commit_without_the_fence_check_by_what_it_loses() {
-    is_found(Plant::CommitWithoutFence, 2, &["a commit names", "is needed and gone", "now None"]);
-}
-
-#[test]
 fn a_cleaner_that_takes_everything_for_an_orphan() {
     is_found(Plant::KnowsNoObject, 0, &["is deleted while it is needed"]);
 }

@@ -11,7 +11,7 @@ use crate::recompression::Recompression;
 use crate::topics::{KnownTopic, Topics};
 use crate::{api, topic_names};
 use floe_env::{Background, Env, Result, Shutdown};
-use floe_log::{BudgetRules, CutRules, Log, LogConfig};
+use floe_log::{BudgetRules, CutRules, Log, LogConfig, Pace};
 use floe_metadata::MetadataStore;
 use floe_metadata::brokers::{BrokerAddress, Registration};
 use floe_store::ObjectStore;
@@ -203,10 +203,14 @@ fn log_config(
     is_remote: bool,
 ) -> LogConfig {
     let flush = &config.flush;
-    let budget = is_remote.then(|| BudgetRules {
-        puts_per_second: flush.puts_per_second,
-        saved_seconds: u32::try_from(flush.puts_saved.as_secs()).unwrap_or(u32::MAX),
-    });
+    let pace = if is_remote {
+        Pace::Budgeted(BudgetRules {
+            puts_per_second: flush.puts_per_second,
+            saved_seconds: u32::try_from(flush.puts_saved.as_secs()).unwrap_or(u32::MAX),
+        })
+    } else {
+        Pace::GroupCommit
+    };
     LogConfig {
         cluster: identity.cluster,
         broker: registration.id,
@@ -215,7 +219,7 @@ fn log_config(
         cut: CutRules {
             segment_bytes: flush.segment_bytes as u64,
             flush_interval: flush.interval,
-            budget,
+            pace,
         },
         uploads_max: UPLOADS_MAX,
         upload_timeout: flush.upload_timeout,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use floe_env::Instant;
 use floe_wire::frame::LENGTH_BYTES;
 use floe_wire::{FrameReader, FrameWriter, ParsedRequest, messages, request};
+use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -174,14 +175,22 @@ async fn write_answers<W: AsyncWrite + Unpin>(
         let mut next = Some(first);
         let mut is_closing = false;
         while let Some(Turn { reply, memory, arrival }) = next.take() {
-            if matches!(reply, Reply::Later(_)) && frames.pending_bytes() > 0 {
-                // What is ready does not wait for what is not, nor holds memory meanwhile.
-                if flush(broker, &mut frames).await.is_err() {
-                    return;
-                }
-                held.clear();
-            }
-            let (response, answer_memory) = match wait(reply).await {
+            let reply = match reply {
+                // One commit answers many requests: those of this connection leave together.
+                Reply::Later(mut answer) => match (&mut answer).now_or_never() {
+                    Some(ready) => ready,
+                    None => {
+                        // What is ready does not wait for what is not, nor holds memory meanwhile.
+                        if frames.pending_bytes() > 0 && flush(broker, &mut frames).await.is_err() {
+                            return;
+                        }
+                        held.clear();
+                        answer.await
+                    }
+                },
+                reply => reply,
+            };
+            let (response, answer_memory) = match reply {
                 Reply::Ready(response) => (Some(response), None),
                 Reply::Holding(response, memory) => (Some(response), Some(memory)),
                 Reply::Nothing => (None, None),
@@ -228,12 +237,5 @@ async fn flush<W: AsyncWrite + Unpin>(
                 }
             }
         }
-    }
-}
-
-async fn wait(reply: Reply) -> Reply {
-    match reply {
-        Reply::Later(answer) => answer.await,
-        reply => reply,
     }
 }

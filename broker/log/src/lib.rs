@@ -30,7 +30,7 @@ mod writer;
 pub use append::{AppendBatch, AppendError, AppendResult, Appended, NoObserver, Observer, Ticket};
 pub use blocks::CacheStats;
 pub use clean::Cleaner;
-pub use cut::{BudgetRules, CutReason, CutRules};
+pub use cut::{BudgetRules, CutReason, CutRules, Pace};
 pub use extents::LEADER_EPOCH;
 pub use keys::segment_key;
 pub use log::{Log, LogConfig};

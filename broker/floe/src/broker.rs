@@ -11,13 +11,14 @@ use crate::recompression::Recompression;
 use crate::topics::{KnownTopic, Topics};
 use crate::{api, topic_names};
 use floe_env::{Background, Env, Result, Shutdown};
+use floe_iceberg_bridge::Bridge;
 use floe_log::{BudgetRules, CutRules, Log, LogConfig, Pace};
 use floe_metadata::MetadataStore;
 use floe_metadata::brokers::{BrokerAddress, Registration};
 use floe_store::ObjectStore;
 use floe_wire::Registry;
 use kfs::{BrokerId, ClusterId, TopicId};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 
 /// How long a registration lasts without being renewed, ms. One broker needs no renewal: the guard
@@ -75,6 +76,8 @@ pub struct Broker {
     pub topics: Topics,
     /// Where everything is counted.
     pub metrics: Metrics,
+    /// The topics' tables, once the bridge runs; never where tables are switched off.
+    pub tables: OnceLock<Bridge>,
     pub(crate) registration: Registration,
     pub(crate) groups: Groups,
     pub(crate) registry: Registry,
@@ -127,6 +130,7 @@ impl Broker {
             .clamp(1, Semaphore::MAX_PERMITS);
         Ok(Arc::new(Self {
             fetch_sessions: FetchSessions::new(env.clone()),
+            tables: OnceLock::new(),
             env,
             identity,
             log,

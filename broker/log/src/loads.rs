@@ -2,7 +2,7 @@
 //! extents that lie near each other in one object, as those of a fresh segment do, come with one
 //! read: a remote store asks money for each.
 
-use crate::blocks::{Blocks, BlocksKey};
+use crate::blocks::{BlockMemory, Blocks, BlocksKey};
 use crate::extents::to_blocks;
 use crate::read::{FetchFrom, Reader};
 use bytes::Bytes;
@@ -46,16 +46,17 @@ impl Reader {
         }
         for run in side_by_side(missing) {
             let keys = run.iter().filter_map(cache_key).collect();
-            self.cache.load_ahead(keys, self.load_run(run));
+            self.cache.load_ahead(keys, self.load_run(run, self.cache.memory()));
         }
     }
 
-    /// Reads one extent.
+    /// Reads one extent, and counts its blocks in `memory`.
     pub(crate) fn load(
         &self,
         extent: Extent,
-    ) -> impl Future<Output = Result<Blocks>> + Send + 'static {
-        let loading = self.load_run(vec![extent]);
+        memory: &BlockMemory,
+    ) -> impl Future<Output = Result<Blocks>> + Send + use<> {
+        let loading = self.load_run(vec![extent], memory);
         async move {
             let lost = || Err(Error::bug("a read of one extent without a result"));
             loading.await.pop().unwrap_or_else(lost)
@@ -67,9 +68,10 @@ impl Reader {
     fn load_run(
         &self,
         extents: Vec<Extent>,
-    ) -> impl Future<Output = Vec<Result<Blocks>>> + Send + 'static {
+        memory: &BlockMemory,
+    ) -> impl Future<Output = Vec<Result<Blocks>>> + Send + use<> {
         let (env, store, root) = (self.env.clone(), self.store.clone(), self.root.clone());
-        let memory = self.cache.memory().clone();
+        let memory = memory.clone();
         async move {
             let Some((key, start, end)) = span(&extents) else {
                 let no_range = |_| Err(Error::bug("only ranges of objects are read"));

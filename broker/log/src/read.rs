@@ -1,7 +1,7 @@
 //! Reading: offset to extent to blocks. Nothing is listed, and the cost does not grow with the
 //! length of the log.
 
-use crate::blocks::{BlockCache, Blocks};
+use crate::blocks::{BlockCache, BlockMemory, Blocks};
 use crate::extents::slice_from;
 use crate::loads::cache_key;
 use crate::partitions::Partitions;
@@ -187,7 +187,7 @@ impl Reader {
                 Place::Hole | Place::Range { .. } => Ok(Arc::default()),
             };
         };
-        let loaded = self.cache.get(key, || self.load(extent.clone())).await;
+        let loaded = self.cache.get(key, || self.load(extent.clone(), self.cache.memory())).await;
         if loaded.is_err() {
             // The extent may have been replaced and its object deleted: look again next time.
             self.partitions.forget_extents(partition);
@@ -201,7 +201,8 @@ impl Reader {
         let key = key.ok_or_else(|| Error::bug("only ranges of objects have blocks"))?;
         match self.cache.peek(&key) {
             Some(blocks) => Ok(blocks),
-            None => self.load(extent.clone()).await,
+            // Merging has its own bound, and would only push what clients read out of the cache.
+            None => self.load(extent.clone(), &BlockMemory::default()).await,
         }
     }
 

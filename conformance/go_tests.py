@@ -27,9 +27,10 @@ def build(folder, module, package, binary, *flags):
     subprocess.run(["go", "test", "-c", *flags, "-o", binary, package], cwd=folder, env=environment, check=True)
 
 
-def names(binary, folder, pattern="^Test"):
-    """The tests of a binary, in their order."""
-    listed = subprocess.run([binary, "-test.list", pattern], cwd=folder, capture_output=True, text=True, check=True)
+def names(binary, folder, environment, pattern="^Test"):
+    """The tests of a binary, in their order. What it wants to find before its tests, it wants here too."""
+    listed = subprocess.run([binary, "-test.list", pattern], cwd=folder, env=os.environ | environment, capture_output=True,
+                            text=True, check=True)
     return [line for line in listed.stdout.splitlines() if line.startswith("Test")]
 
 

@@ -5,6 +5,12 @@ import subprocess
 NEEDS = {"java": "openjdk-17-jdk-headless", "javac": "openjdk-17-jdk-headless", "mvn": "maven"}
 
 
+def copy(pom, folder):
+    """Copies the jars that a pom.xml names, and theirs, into a folder."""
+    subprocess.run(["mvn", "-q", "-B", "-Dstyle.color=never", "-f", pom, "dependency:copy-dependencies",
+                    f"-DoutputDirectory={folder}", "-DincludeScope=runtime"], check=True)
+
+
 def prepare(suite):
     """Fills the suite's tools with `lib` (the jars of its pom.xml) and `classes` (its folder `java`)."""
     pom, sources = suite.folder / "pom.xml", sorted((suite.folder / "java").glob("*.java"))
@@ -15,8 +21,7 @@ def prepare(suite):
     lib, classes = suite.tools / "lib", suite.tools / "classes"
     classes.mkdir(parents=True, exist_ok=True)
     print(f"{suite.name}: getting jars and compiling", flush=True)
-    subprocess.run(["mvn", "-q", "-B", "-Dstyle.color=never", "-f", pom, "dependency:copy-dependencies",
-                    f"-DoutputDirectory={lib}", "-DincludeScope=runtime"], check=True)
+    copy(pom, lib)
     subprocess.run(["javac", "--release", "17", "-nowarn", "-Xlint:-options", "-cp", f"{lib}/*", "-d", classes, *sources],
                    check=True)
     noted.write_text(stamp)

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from suite import HERE, ROOT
+from suite import HERE, PASS, ROOT
 
 sys.path.insert(0, str(ROOT / "e2e"))
 
@@ -52,26 +52,28 @@ def children_cpu_seconds():
     return used.ru_utime + used.ru_stime
 
 
-def run_tests(suite, allowed, folder, only):
-    """(tests, names that passed only on the second try) of one run."""
-    broker = Floe(folder, suite.settings)
-    (folder / "suite").mkdir()
-    if not suite.brings_brokers:
-        broker.start()
+def run_once(suite, folder, only):
+    """The tests of one run, on a broker of its own."""
+    (folder / "suite").mkdir(parents=True)
+    if suite.brings_brokers:
+        return suite.run(None, folder / "suite", only)
+    broker = Floe(folder, suite.settings).start()
     try:
-        tests = suite.run(broker, folder / "suite", only)
-        failed = [test.name for test in verdict.unexpected(tests, allowed)]
-        again = []
-        if 0 < len(failed) <= SECOND_TRIES_MAX:
-            print(f"{suite.name}: once more, alone: {', '.join(failed)}", flush=True)
-            (folder / "again").mkdir()
-            second = {test.name: test for test in suite.run(broker, folder / "again", failed)}
-            again = [name for name in failed if name in second and second[name].outcome == "pass"]
-            tests = [second[test.name] if test.name in again else test for test in tests]
+        return suite.run(broker, folder / "suite", only)
     finally:
-        if broker.process is not None:
-            broker.stop()
-    return tests, again
+        broker.stop()
+
+
+def run_tests(suite, allowed, folder, only):
+    """(tests, names that passed only on the second try)."""
+    tests = run_once(suite, folder / "first", only)
+    failed = [test.name for test in verdict.unexpected(tests, allowed)]
+    if not 0 < len(failed) <= SECOND_TRIES_MAX:
+        return tests, []
+    print(f"{suite.name}: once more, alone: {', '.join(failed)}", flush=True)
+    second = {test.name: test for test in run_once(suite, folder / "second", failed)}
+    again = [name for name in failed if name in second and second[name].outcome == PASS]
+    return [second[test.name] if test.name in again else test for test in tests], again
 
 
 def run_suite(suite, only):

@@ -23,7 +23,7 @@ def write(suite, build, tests, again, verdict, costs):
     result = {
         "suite": suite.name,
         "what": suite.what,
-        "kafka": suite.kafka,
+        "kafka": suite.on_kafka,
         "commit": commit(),
         "build": build,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),

@@ -29,12 +29,12 @@ class Test:
 class Suite:
     """One suite. Its class attributes are what the table of docs/conformance.md says about it.
 
-    name: its folder; what: whose tests, in what version; kafka: what Apache Kafka 4.4.0 gets, in words; needs: programs that
+    name: its folder; what: whose tests, in what version; on_kafka: what Apache Kafka 4.4.0 gets, in words; needs: programs that
     must be on the path, each with the Debian packages that have it; settings: floe's, where they are not the defaults;
     brings_brokers: it starts its own.
     """
 
-    name = what = kafka = ""
+    name = what = on_kafka = ""
     needs = {}
     settings = {}
     brings_brokers = False

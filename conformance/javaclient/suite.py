@@ -12,7 +12,7 @@ LINE = r"(?P<outcome>PASS|FAIL) (?P<name>\S+) +(?P<seconds>[\d.]+) s  (?P<note>.
 class JavaClient(Suite):
     name = "javaclient"
     what = "kafka-clients 4.4.0, checks of ours"
-    kafka = "34 pass"
+    on_kafka = "34 pass"
     needs = jars.NEEDS
 
     def prepare(self):

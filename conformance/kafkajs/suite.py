@@ -12,7 +12,7 @@ LINE = r"(?P<outcome>PASS|FAIL) (?P<name>.+?) \| (?P<seconds>[\d.]+) (?P<note>.*
 class KafkaJs(Suite):
     name = "kafkajs"
     what = "kafkajs 2.2.4, checks of ours"
-    kafka = "23 pass"
+    on_kafka = "23 pass"
     needs = {"node": "nodejs", "npm": "npm"}
     settings = {"kafka.group.initial.rebalance.delay.ms": 0}
 

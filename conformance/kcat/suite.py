@@ -9,7 +9,7 @@ LINE = r"(?P<outcome>PASS|FAIL) (?P<name>[^:]+)(?:: (?P<note>.*))?$"
 class Kcat(Suite):
     name = "kcat"
     what = "kcat 1.7.1 (librdkafka 2.0.2), checks of ours"
-    kafka = "22 pass"
+    on_kafka = "22 pass"
     needs = {"kcat": "kcat"}
     settings = {"kafka.group.initial.rebalance.delay.ms": 0}
 

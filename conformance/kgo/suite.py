@@ -13,7 +13,7 @@ RECORDS = 5000
 class Kgo(Suite):
     name = "kgo"
     what = f"franz-go kgo {VERSION}, its own tests"
-    kafka = "152 pass, 4 skip themselves"
+    on_kafka = "152 pass, 4 skip themselves"
     needs = {"go": "golang-go"}
     settings = {"kafka.group.initial.rebalance.delay.ms": 0}
     package = "github.com/twmb/franz-go/pkg/kgo"
@@ -30,7 +30,7 @@ class Kgo(Suite):
                                 capture_output=True, text=True, check=True)
         where = listed.stdout.strip()
         environment = {"KGO_SEEDS": floe.kafka, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": str(RECORDS)}
-        tests = only or go_tests.names(self.binary, where)
+        tests = only or go_tests.names(self.binary, where, environment)
         return go_tests.run_all(self.binary, where, environment, folder, tests, LIMIT_SECONDS)
 
 

@@ -17,7 +17,7 @@ STORES = {"directory, SQLite": lambda: None, "S3, SQLite": S3}
 class Kill(Suite):
     name = "kill"
     what = f"kill -9 under load, {ROUNDS} rounds a store, log and table compared with what was acknowledged"
-    kafka = "not run"
+    on_kafka = "not run"
     brings_brokers = True
 
     def run(self, floe, folder, only=()):

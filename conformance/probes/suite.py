@@ -16,7 +16,7 @@ LINE = r"(?P<outcome>PASS|FAIL) (?P<name>\S+)(?: (?P<note>.*))?$"
 class Probes(Suite):
     name = "probes"
     what = "raw requests, answers recorded from Apache Kafka 4.4.0"
-    kafka = "all, it is the recording"
+    on_kafka = "all, it is the recording"
     needs = jars.NEEDS
 
     def prepare(self):

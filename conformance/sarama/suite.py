@@ -23,7 +23,7 @@ CHANGES = [
 class Sarama(Suite):
     name = "sarama"
     what = f"IBM/sarama {VERSION}, its functional tests"
-    kafka = "53 pass, 13 want more than one broker, 5 skip themselves"
+    on_kafka = "53 pass, 13 want more than one broker, 5 skip themselves"
     needs = {"go": "golang-go"}
     # A test asks for the version that it should speak; nothing in the broker depends on it.
     kafka_version = "4.1.0"
@@ -55,7 +55,7 @@ class Sarama(Suite):
 
     def run(self, floe, folder, only=()):
         environment = {"FLOE_BROKER": floe.kafka, "TOXIPROXY_ADDR": "http://127.0.0.1:1", "KAFKA_VERSION": self.kafka_version}
-        tests = only or go_tests.names(self.binary, self.source)
+        tests = only or go_tests.names(self.binary, self.source, environment)
         return go_tests.run_all(self.binary, self.source, environment, folder, tests, LIMIT_SECONDS)
 
 

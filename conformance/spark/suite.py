@@ -153,7 +153,7 @@ def fill(floe):
 class Spark(Suite):
     name = "spark"
     what = "Spark 4.1.1 with Iceberg 1.12.0, SELECT through the catalog, checks of ours"
-    kafka = "no tables there"
+    on_kafka = "no tables there"
     needs = jars.NEEDS
 
     def prepare(self):

@@ -13,13 +13,13 @@
 
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, PartitionState, ProducerState, Replacement,
-    SegmentFacts, SegmentOutcome,
+    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
+    Replacement, SegmentFacts, SegmentOutcome,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::Result;
-use kfs::{SegmentId, TopicPartition};
+use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
 
 /// One store of all facts about the log.
 #[async_trait]
@@ -50,6 +50,11 @@ pub trait Backend: Send + Sync + 'static {
     /// Forgets the outcomes of one broker's registration up to and with `counter`, whose answers
     /// have all been taken.
     async fn forget_outcomes(&self, fence: &Fence, up_to: SegmentId) -> Result<()>;
+
+    /// Forgets all outcomes of a broker's registrations up to and with `up_to`, and that there were
+    /// any. They must be closed: then the fence answers whoever still asks for a decision, and
+    /// `segment_outcome` knows nothing any more.
+    async fn forget_registrations(&self, broker: BrokerId, up_to: BrokerEpoch) -> Result<()>;
 
     /// The state of each partition, in the order asked; `None` where it does not exist. All are of
     /// one moment.
@@ -110,12 +115,19 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<Option<PartitionState>>;
 
     /// Swaps a run of extents for another place of the same records, and counts the objects'
-    /// references. `Rejected` if any source has changed.
+    /// references. `Rejected` if any source has changed. Sources may be fresh; those before them
+    /// that are fresh too get rows of their own, as in [`Backend::unpack_fresh`].
     async fn replace_extents(
         &self,
         fence: &Fence,
         replacement: &Replacement,
     ) -> Result<ChangeOutcome>;
+
+    /// Bounds how many fresh segments are kept packed: where there are more than `kept`, the fresh
+    /// extents that some partitions have up to the oldest segment get rows of their own. Answers of
+    /// how many partitions, [`UNPACKED_PARTITIONS_MAX`](crate::validate::UNPACKED_PARTITIONS_MAX)
+    /// at most; 0 where nothing is left to do. Nobody sees a difference.
+    async fn unpack_fresh(&self, kept: FreshBounds) -> Result<usize>;
 
     /// Up to `limit` objects that no extent has named since before `dead_before_ms` (the store's
     /// clock), oldest first.

@@ -1,12 +1,16 @@
-//! The binary form of values that the SQL backends keep whole: outcomes, remembered batches and
-//! markers. Each begins with its version; integers are LEB128 varints, signed ones in zigzag form.
+//! The binary form of values that the SQL backends keep whole: outcomes, producers, markers and
+//! fresh segments. Each begins with its version; integers are LEB128 varints, signed ones in zigzag
+//! form.
 
+mod fresh;
+mod producers;
 #[cfg(test)]
 mod tests;
 
-use crate::rows::{
-    BatchOutcome, PartitionState, Place, Refusal, RememberedBatch, SectionOutcome, SegmentOutcome,
-};
+pub(crate) use fresh::{decode_fresh, encode_fresh};
+pub(crate) use producers::{decode_batches, decode_producers, encode_batches, encode_producers};
+
+use crate::rows::{BatchOutcome, PartitionState, Place, Refusal, SectionOutcome, SegmentOutcome};
 use floe_env::{Error, Result};
 use kfs::{OffsetMode, ProducerEpoch, ProducerId, TimestampType};
 
@@ -52,35 +56,6 @@ pub(crate) fn decode_outcome(bytes: &[u8]) -> Result<SegmentOutcome> {
         _ => return Err(reader.corrupt()),
     };
     reader.end(outcome)
-}
-
-/// The bytes of what is remembered of a producer's batches.
-pub(crate) fn encode_batches(batches: &[RememberedBatch]) -> Vec<u8> {
-    let mut writer = Writer::new();
-    writer.unsigned(batches.len() as u64);
-    for batch in batches {
-        writer.signed(batch.first_sequence.into());
-        writer.signed(batch.last_sequence.into());
-        writer.signed(batch.base_offset);
-        writer.signed(batch.last_offset);
-        writer.signed(batch.max_timestamp_ms);
-    }
-    writer.bytes
-}
-
-/// The remembered batches of such bytes.
-pub(crate) fn decode_batches(bytes: &[u8]) -> Result<Vec<RememberedBatch>> {
-    let mut reader = Reader::new(bytes, "producer state")?;
-    let batches = reader.list(|reader| {
-        Ok(RememberedBatch {
-            first_sequence: reader.narrow()?,
-            last_sequence: reader.narrow()?,
-            base_offset: reader.signed()?,
-            last_offset: reader.signed()?,
-            max_timestamp_ms: reader.signed()?,
-        })
-    })?;
-    reader.end(batches)
 }
 
 /// The bytes of a place without an object: a marker or a hole. `None` for a range.
@@ -244,6 +219,12 @@ impl<'a> Reader<'a> {
 
     fn byte(&mut self) -> Result<u8> {
         let (first, rest) = self.bytes.split_first().ok_or_else(|| self.corrupt())?;
+        self.bytes = rest;
+        Ok(*first)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (first, rest) = self.bytes.split_first_chunk().ok_or_else(|| self.corrupt())?;
         self.bytes = rest;
         Ok(*first)
     }

@@ -8,12 +8,14 @@
 #[cfg(test)]
 mod tests;
 
+use crate::fresh::FreshExtent;
+use crate::producers::PartitionProducers;
 use crate::rows::{
-    BatchFacts, BatchOutcome, Extent, PartitionState, Place, ProducerBatch, ProducerState, Refusal,
+    BatchFacts, BatchOutcome, PartitionState, ProducerBatch, ProducerState, Refusal,
     RememberedBatch, SectionFacts, SectionOutcome, SegmentFacts, SegmentOutcome,
 };
-use kfs::{OffsetMode, ProducerId, SegmentId, TopicPartition};
-use std::collections::BTreeMap;
+use kfs::{ProducerId, SegmentId, TopicPartition};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many batches of a producer a partition remembers, as in Kafka.
 pub const REMEMBERED_BATCHES_MAX: usize = 5;
@@ -21,8 +23,16 @@ pub const REMEMBERED_BATCHES_MAX: usize = 5;
 /// Sequences are modulo 2^31.
 const SEQUENCE_MODULUS: i64 = 1 << 31;
 
-/// The producers of some partitions.
-pub(crate) type Producers = BTreeMap<(TopicPartition, ProducerId), ProducerState>;
+/// A partition as a commit reads and writes it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CommitPartition {
+    /// Its ends.
+    pub(crate) state: PartitionState,
+    /// Its producers; those that the segments name are among them, where they are remembered.
+    pub(crate) producers: PartitionProducers,
+    /// Producers that get rows of their own; set once all is decided.
+    pub(crate) spilled: Vec<ProducerState>,
+}
 
 /// The rows that a commit reads, locked until it ends.
 #[derive(Clone, Debug, Default)]
@@ -30,9 +40,29 @@ pub(crate) struct CommitRows {
     /// What was decided before, of the segments asked for.
     pub(crate) decided: BTreeMap<SegmentId, SegmentOutcome>,
     /// The partitions that exist.
-    pub(crate) partitions: BTreeMap<TopicPartition, PartitionState>,
-    /// What they remember of the producers that occur.
-    pub(crate) producers: Producers,
+    pub(crate) partitions: BTreeMap<TopicPartition, CommitPartition>,
+}
+
+impl CommitRows {
+    /// Producers that the segments name and that may be spilled: whoever reads rows looks for them.
+    pub(crate) fn maybe_spilled(
+        &self,
+        segments: &[SegmentFacts],
+    ) -> Vec<(TopicPartition, ProducerId)> {
+        let mut named = Vec::new();
+        for section in segments.iter().flat_map(|segment| &segment.sections) {
+            let partition = section.topic_partition();
+            let Some(row) = self.partitions.get(&partition) else { continue };
+            if row.producers.has_spilled {
+                let producers = section.batches.iter().filter_map(|batch| batch.producer);
+                let missing = producers.filter(|one| row.producers.get(one.id).is_none());
+                named.extend(missing.map(|producer| (partition, producer.id)));
+            }
+        }
+        named.sort_unstable();
+        named.dedup();
+        named
+    }
 }
 
 /// A segment's object that becomes known with its extents.
@@ -43,13 +73,13 @@ pub(crate) struct NewObject {
     /// Its size, bytes.
     pub(crate) size: u64,
     /// Its extents.
-    pub(crate) extents: Vec<(TopicPartition, Extent)>,
+    pub(crate) extents: Vec<(TopicPartition, FreshExtent)>,
 }
 
 impl NewObject {
     /// Bytes that its extents name.
     pub(crate) fn live_bytes(&self) -> u64 {
-        self.extents.iter().map(|(_, extent)| extent.bytes()).sum()
+        self.extents.iter().map(|(_, extent)| extent.length).sum()
     }
 }
 
@@ -60,10 +90,8 @@ pub(crate) struct CommitWrites {
     pub(crate) outcomes: Vec<SegmentOutcome>,
     /// Outcomes that are new.
     pub(crate) decided: Vec<(SegmentId, SegmentOutcome)>,
-    /// Partitions that changed.
-    pub(crate) partitions: BTreeMap<TopicPartition, PartitionState>,
-    /// Producers that changed.
-    pub(crate) producers: Producers,
+    /// Partitions that changed, in their order.
+    pub(crate) partitions: Vec<(TopicPartition, CommitPartition)>,
     /// Objects that are new.
     pub(crate) objects: Vec<NewObject>,
 }
@@ -77,18 +105,6 @@ pub(crate) fn partitions_named(segments: &[SegmentFacts]) -> Vec<TopicPartition>
     named
 }
 
-/// Every producer of every partition that the segments name.
-pub(crate) fn producers_named(segments: &[SegmentFacts]) -> Vec<(TopicPartition, ProducerId)> {
-    let mut named = Vec::new();
-    for section in segments.iter().flat_map(|segment| &segment.sections) {
-        let producers = section.batches.iter().filter_map(|batch| batch.producer);
-        named.extend(producers.map(|producer| (section.topic_partition(), producer.id)));
-    }
-    named.sort_unstable();
-    named.dedup();
-    named
-}
-
 /// Decides segments in order. `now_ms` is the store's clock.
 pub(crate) fn decide_commit(
     segments: &[SegmentFacts],
@@ -96,15 +112,21 @@ pub(crate) fn decide_commit(
     now_ms: i64,
 ) -> CommitWrites {
     let mut writes = CommitWrites::default();
+    let mut changed = BTreeSet::new();
     for segment in segments {
         if let Some(outcome) = rows.decided.get(&segment.id) {
             writes.outcomes.push(outcome.clone());
             continue;
         }
-        let outcome = decide_segment(segment, &mut rows, &mut writes, now_ms);
+        let outcome = decide_segment(segment, &mut rows, &mut writes, &mut changed, now_ms);
         rows.decided.insert(segment.id, outcome.clone());
         writes.decided.push((segment.id, outcome.clone()));
         writes.outcomes.push(outcome);
+    }
+    let partitions = rows.partitions.into_iter();
+    writes.partitions = partitions.filter(|(named, _)| changed.contains(named)).collect();
+    for (_, row) in &mut writes.partitions {
+        row.spilled = row.producers.spill();
     }
     writes
 }
@@ -113,6 +135,7 @@ fn decide_segment(
     segment: &SegmentFacts,
     rows: &mut CommitRows,
     writes: &mut CommitWrites,
+    changed: &mut BTreeSet<TopicPartition>,
     now_ms: i64,
 ) -> SegmentOutcome {
     let mut object =
@@ -120,29 +143,24 @@ fn decide_segment(
     let mut outcomes = Vec::with_capacity(segment.sections.len());
     for section in &segment.sections {
         let partition = section.topic_partition();
-        let Some(state) = rows.partitions.get_mut(&partition) else {
+        let Some(row) = rows.partitions.get_mut(&partition) else {
             let refused = BatchOutcome::Refused(Refusal::UnknownPartition);
             let batches = vec![refused; section.batches.len()];
             outcomes.push(SectionOutcome { batches, state: None });
             continue;
         };
-        let mut decision = SectionDecision {
-            key: &segment.key,
-            partition,
-            now_ms,
-            state,
-            producers: &mut rows.producers,
-            changed_producers: &mut writes.producers,
-            extents: Vec::new(),
-        };
-        let batches = section.batches.iter().map(|batch| decision.decide(batch)).collect();
-        let extents = decision.extents;
-        if !extents.is_empty() {
-            state.version += 1;
-            writes.partitions.insert(partition, *state);
+        let extents_before = object.extents.len();
+        let mut decision = SectionDecision { partition, now_ms, row, extents: &mut object.extents };
+        let mut end = None;
+        let mut batches = Vec::with_capacity(section.batches.len());
+        for batch in &section.batches {
+            batches.push(decision.decide(batch, &mut end));
         }
-        outcomes.push(SectionOutcome { batches, state: Some(*state) });
-        object.extents.extend(extents.into_iter().map(|extent| (partition, extent)));
+        if object.extents.len() > extents_before {
+            row.state.version += 1;
+            changed.insert(partition);
+        }
+        outcomes.push(SectionOutcome { batches, state: Some(row.state) });
     }
     writes.objects.push(object);
     SegmentOutcome::Committed(outcomes)
@@ -150,19 +168,18 @@ fn decide_segment(
 
 /// One section while its batches are decided.
 struct SectionDecision<'a> {
-    key: &'a str,
     partition: TopicPartition,
     now_ms: i64,
-    state: &'a mut PartitionState,
-    producers: &'a mut Producers,
-    changed_producers: &'a mut Producers,
-    extents: Vec<Extent>,
+    row: &'a mut CommitPartition,
+    /// Those of the whole object.
+    extents: &'a mut Vec<(TopicPartition, FreshExtent)>,
 }
 
 impl SectionDecision<'_> {
-    fn decide(&mut self, batch: &BatchFacts) -> BatchOutcome {
+    /// Decides a batch. `end` is where the section's last extent ends in the object, bytes.
+    fn decide(&mut self, batch: &BatchFacts, end: &mut Option<u64>) -> BatchOutcome {
         if let Some(producer) = &batch.producer {
-            let known = self.producers.get(&(self.partition, producer.id));
+            let known = self.row.producers.get(producer.id);
             match check_producer(known, producer, batch.transactional) {
                 Verdict::Accept => self.remember(batch, producer),
                 Verdict::Refuse(refusal) => return BatchOutcome::Refused(refusal),
@@ -174,23 +191,24 @@ impl SectionDecision<'_> {
                 }
             }
         }
-        let base_offset = self.state.high_watermark;
-        self.place(batch, base_offset);
+        let base_offset = self.row.state.high_watermark;
+        self.place(batch, base_offset, *end == Some(batch.position));
+        *end = Some(batch.position + u64::from(batch.length));
+        let state = &mut self.row.state;
         let next_offset = base_offset + i64::from(batch.record_count);
-        let has_open_transaction =
-            batch.transactional || self.state.last_stable_offset < base_offset;
+        let has_open_transaction = batch.transactional || state.last_stable_offset < base_offset;
         if !has_open_transaction {
-            self.state.last_stable_offset = next_offset;
+            state.last_stable_offset = next_offset;
         }
-        self.state.high_watermark = next_offset;
-        self.state.bytes += u64::from(batch.length);
+        state.high_watermark = next_offset;
+        state.bytes += u64::from(batch.length);
         BatchOutcome::Accepted { base_offset }
     }
 
     fn remember(&mut self, batch: &BatchFacts, producer: &ProducerBatch) {
-        let key = (self.partition, producer.id);
-        let base_offset = self.state.high_watermark;
-        let known = self.producers.entry(key).or_insert_with(|| ProducerState {
+        let base_offset = self.row.state.high_watermark;
+        let producers = &mut self.row.producers;
+        let mut known = producers.take(producer.id).unwrap_or_else(|| ProducerState {
             id: producer.id,
             epoch: producer.epoch,
             batches: Vec::with_capacity(1),
@@ -215,36 +233,32 @@ impl SectionDecision<'_> {
             known.transaction_start = Some(base_offset);
         }
         known.last_written_ms = self.now_ms;
-        self.changed_producers.insert(key, known.clone());
+        producers.put_newest(known);
     }
 
     /// Adds the batch to the extent that it touches, or begins another.
-    fn place(&mut self, batch: &BatchFacts, base_offset: i64) {
+    fn place(&mut self, batch: &BatchFacts, base_offset: i64, touches: bool) {
         let last_offset = base_offset + i64::from(batch.record_count) - 1;
-        if let Some(extent) = self.extents.last_mut()
+        if let Some((_, extent)) = self.extents.last_mut()
+            && touches
             && extent.timestamp_type == batch.timestamp_type
-            && let Place::Range { position, length, .. } = &mut extent.place
-            && *position + *length == batch.position
         {
-            *length += u64::from(batch.length);
+            extent.length += u64::from(batch.length);
             extent.last_offset = last_offset;
             extent.max_timestamp_ms = extent.max_timestamp_ms.max(batch.max_timestamp_ms);
             extent.has_transactional |= batch.transactional;
             return;
         }
-        self.extents.push(Extent {
+        let extent = FreshExtent {
             base_offset,
             last_offset,
-            place: Place::Range {
-                key: self.key.to_owned(),
-                position: batch.position,
-                length: u64::from(batch.length),
-            },
-            offset_mode: OffsetMode::Relative,
+            position: batch.position,
+            length: u64::from(batch.length),
             max_timestamp_ms: batch.max_timestamp_ms,
             timestamp_type: batch.timestamp_type,
             has_transactional: batch.transactional,
-        });
+        };
+        self.extents.push((self.partition, extent));
     }
 }
 

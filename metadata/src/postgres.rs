@@ -11,35 +11,44 @@
 //! | `migrate.rs` | the schema's versions |
 //! | `commit.rs` | segments' outcomes |
 //! | `log.rs`, `objects.rs` | extents and the objects that they name |
+//! | `fresh.rs` | packed rows of fresh extents |
+//! | `replace.rs` | the replacement of extents |
+//! | `producers.rs` | idempotent producers |
 //! | `facts.rs` | keyed facts |
 
 mod commit;
 mod connection;
 mod error;
 mod facts;
+mod fresh;
 mod guard;
 mod log;
 mod migrate;
 mod objects;
 mod options;
 mod pool;
+mod producers;
+mod replace;
 
 pub use options::{DEFAULT_SCHEMA, PostgresOptions};
 
 use crate::backend::Backend;
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
+use crate::fresh::FreshIndex;
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, PartitionState, ProducerState, Replacement,
-    SegmentFacts, SegmentOutcome,
+    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
+    Replacement, SegmentFacts, SegmentOutcome,
 };
 use crate::validate;
 use async_trait::async_trait;
 use bytes::Bytes;
 use error::PgResult;
 use floe_env::{Env, Error, Result};
+use fresh::FreshExtents;
 use guard::Guard;
-use kfs::{SegmentId, TopicPartition};
+use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
 use pool::{Attempts, Pool};
+use std::sync::Arc;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -50,8 +59,10 @@ const NEW_OBJECT_IDS: &str = "SELECT nextval('object_ids') FROM generate_series(
 
 /// A metadata store in PostgreSQL.
 pub struct PostgresBackend {
+    env: Env,
     pool: Pool,
     schema: String,
+    index: Arc<FreshIndex>,
 }
 
 impl std::fmt::Debug for PostgresBackend {
@@ -80,9 +91,16 @@ impl PostgresBackend {
             let result = migrate::migrate(&connection, &schema).await;
             if let Some(done) = pool.settle(connection, result, &mut attempts).await {
                 done?;
-                return Ok(Self { pool, schema });
+                let (env, index) = (env.clone(), Arc::default());
+                return Ok(Self { env, pool, schema, index });
             }
         }
+    }
+}
+
+impl PostgresBackend {
+    fn fresh<'a>(&'a self, sql: &'a connection::Connection) -> FreshExtents<'a> {
+        FreshExtents { sql, index: &self.index, env: &self.env }
     }
 }
 
@@ -126,6 +144,10 @@ impl Backend for PostgresBackend {
         with_retries!(self, sql => commit::forget(&sql, fence, up_to))
     }
 
+    async fn forget_registrations(&self, broker: BrokerId, up_to: BrokerEpoch) -> Result<()> {
+        with_retries!(self, sql => commit::forget_registrations(&sql, broker, up_to))
+    }
+
     async fn partition_states(
         &self,
         partitions: &[TopicPartition],
@@ -139,7 +161,7 @@ impl Backend for PostgresBackend {
         offset: i64,
         limit: usize,
     ) -> Result<Option<ExtentPage>> {
-        with_retries!(self, sql => log::extents(&sql, partition, offset, limit))
+        with_retries!(self, sql => log::extents(self.fresh(&sql), partition, offset, limit))
     }
 
     async fn extent_by_time(
@@ -147,18 +169,18 @@ impl Backend for PostgresBackend {
         partition: TopicPartition,
         timestamp_ms: i64,
     ) -> Result<Option<(PartitionState, Option<Extent>)>> {
-        with_retries!(self, sql => log::extent_by_time(&sql, partition, timestamp_ms))
+        with_retries!(self, sql => log::extent_by_time(self.fresh(&sql), partition, timestamp_ms))
     }
 
     async fn extent_of_max_timestamp(
         &self,
         partition: TopicPartition,
     ) -> Result<Option<(PartitionState, Option<Extent>)>> {
-        with_retries!(self, sql => log::extent_of_max_timestamp(&sql, partition))
+        with_retries!(self, sql => log::extent_of_max_timestamp(self.fresh(&sql), partition))
     }
 
     async fn producers(&self, partition: TopicPartition) -> Result<Vec<ProducerState>> {
-        with_retries!(self, sql => log::producers(&sql, partition))
+        with_retries!(self, sql => producers::producers(&sql, partition))
     }
 
     async fn expire_producers(
@@ -166,7 +188,7 @@ impl Backend for PostgresBackend {
         partition: TopicPartition,
         written_before_ms: i64,
     ) -> Result<usize> {
-        with_retries!(self, sql => log::expire_producers(&sql, partition, written_before_ms))
+        with_retries!(self, sql => producers::expire(&sql, partition, written_before_ms))
     }
 
     async fn aborted(
@@ -183,7 +205,7 @@ impl Backend for PostgresBackend {
         partition: TopicPartition,
         offset: i64,
     ) -> Result<Option<PartitionState>> {
-        with_retries!(self, sql => log::advance_log_start(&sql, partition, offset))
+        with_retries!(self, sql => log::advance_log_start(self.fresh(&sql), partition, offset))
     }
 
     async fn replace_extents(
@@ -192,7 +214,11 @@ impl Backend for PostgresBackend {
         replacement: &Replacement,
     ) -> Result<ChangeOutcome> {
         validate::check_replacement(replacement)?;
-        with_retries!(self, sql => objects::replace(&sql, fence, replacement))
+        with_retries!(self, sql => replace::replace(self.fresh(&sql), fence, replacement))
+    }
+
+    async fn unpack_fresh(&self, kept: FreshBounds) -> Result<usize> {
+        with_retries!(self, sql => fresh::unpack_oldest(self.fresh(&sql), kept))
     }
 
     async fn dead_objects(&self, dead_before_ms: i64, limit: usize) -> Result<Vec<DeadObject>> {
@@ -219,7 +245,7 @@ impl Backend for PostgresBackend {
 
     async fn change(&self, change: &Change) -> Result<ChangeOutcome> {
         validate::check_change(change)?;
-        with_retries!(self, sql => facts::change(&sql, change))
+        with_retries!(self, sql => facts::change(self.fresh(&sql), change))
     }
 
     async fn now_ms(&self) -> Result<i64> {

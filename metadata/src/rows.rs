@@ -260,6 +260,15 @@ pub struct Replacement {
     pub object_size: u64,
 }
 
+/// How many fresh segments are kept packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreshBounds {
+    /// Segments at most.
+    pub segments: usize,
+    /// Fresh extents in all of them at most.
+    pub extents: usize,
+}
+
 /// An object that no extent names any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadObject {

@@ -7,33 +7,45 @@
 //! | `writer.rs`, `readers.rs` | the threads that own the connections |
 //! | `commit.rs` | segments' outcomes |
 //! | `log.rs`, `objects.rs` | extents and the objects that they name |
+//! | `fresh.rs` | packed rows of fresh extents |
+//! | `replace.rs` | the replacement of extents |
+//! | `producers.rs` | idempotent producers |
 //! | `facts.rs` | keyed facts |
 
 mod commit;
 mod error;
 mod facts;
+mod fresh;
 mod lock;
 mod log;
 mod objects;
 mod open;
+mod producers;
 mod readers;
+mod replace;
 mod writer;
 
 use crate::backend::Backend;
-use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
+use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence, PartitionChange};
+use crate::fresh::FreshIndex;
+use crate::producers::is_expired;
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, PartitionState, ProducerState, Replacement,
-    SegmentFacts, SegmentOutcome,
+    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
+    Replacement, SegmentFacts, SegmentOutcome,
 };
 use crate::validate;
 use async_trait::async_trait;
 use bytes::Bytes;
+use error::SqlResult;
 use floe_env::{Env, Error, Result};
-use kfs::{SegmentId, TopicPartition};
+use fresh::FreshExtents;
+use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
 use lock::FileLock;
 use readers::Readers;
+use replace::Replacer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use writer::Writer;
 
 /// A metadata store in one file.
@@ -42,6 +54,9 @@ pub struct SqliteBackend {
     path: PathBuf,
     writer: Writer,
     readers: Readers,
+    index: Arc<FreshIndex>,
+    /// The greatest row id that an object has had.
+    object_ids: Arc<AtomicI64>,
 }
 
 impl std::fmt::Debug for SqliteBackend {
@@ -58,16 +73,40 @@ impl SqliteBackend {
     /// where it is no metadata file or too new, `Corrupt` where it is damaged.
     pub async fn open(env: &Env, path: &Path) -> Result<Self> {
         let opened = path.to_owned();
-        let (lock, connection) = env
+        let (lock, connection, greatest_id) = env
             .blocking(move || {
                 let lock = FileLock::take(&opened)?;
-                Ok::<_, Error>((lock, open::open_writer(&opened)?))
+                let connection = open::open_writer(&opened)?;
+                let greatest_id = objects::greatest_id(&connection)?;
+                Ok::<_, Error>((lock, connection, greatest_id))
             })
             .await?;
         let lock = Arc::new(lock);
         let readers = Readers::start(env, path, &lock)?;
         let writer = Writer::start(env, connection, lock);
-        Ok(Self { env: env.clone(), path: path.to_owned(), writer, readers })
+        let object_ids = Arc::new(AtomicI64::new(greatest_id));
+        let (env, path, index) = (env.clone(), path.to_owned(), Arc::default());
+        Ok(Self { env, path, writer, readers, index, object_ids })
+    }
+
+    /// Runs work that looks for fresh extents within a read transaction.
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(FreshExtents<'_>) -> SqlResult<T> + Send + 'static,
+    ) -> Result<T> {
+        let index = Arc::clone(&self.index);
+        self.readers.call(move |sql| work(FreshExtents::for_reader(sql, &index))).await
+    }
+
+    /// Runs work that looks for fresh extents within a write transaction. The index is brought up
+    /// to date before, so that the writer has little to read.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(FreshExtents<'_>) -> SqlResult<T> + Send + 'static,
+    ) -> Result<T> {
+        self.read(|fresh| fresh.refresh()).await?;
+        let index = Arc::clone(&self.index);
+        self.writer.call(move |sql| work(FreshExtents::for_writer(sql, &index))).await
     }
 
     /// The metadata file.
@@ -85,7 +124,8 @@ impl Backend for SqliteBackend {
     ) -> Result<Vec<SegmentOutcome>> {
         validate::check_segments(segments)?;
         let (fence, segments, now_ms) = (fence.clone(), segments.to_vec(), self.env.now_ms());
-        self.writer.call(move |sql| commit::commit(sql, &fence, &segments, now_ms)).await
+        let ids = Arc::clone(&self.object_ids);
+        self.writer.call(move |sql| commit::commit(sql, &ids, &fence, &segments, now_ms)).await
     }
 
     async fn segment_outcome(&self, id: SegmentId) -> Result<Option<SegmentOutcome>> {
@@ -105,6 +145,10 @@ impl Backend for SqliteBackend {
         self.writer.call(move |sql| commit::forget(sql, &fence, up_to)).await
     }
 
+    async fn forget_registrations(&self, broker: BrokerId, up_to: BrokerEpoch) -> Result<()> {
+        self.writer.call(move |sql| commit::forget_registrations(sql, broker, up_to)).await
+    }
+
     async fn partition_states(
         &self,
         partitions: &[TopicPartition],
@@ -119,7 +163,7 @@ impl Backend for SqliteBackend {
         offset: i64,
         limit: usize,
     ) -> Result<Option<ExtentPage>> {
-        self.readers.call(move |sql| log::extents(sql, partition, offset, limit)).await
+        self.read(move |fresh| log::extents(fresh, partition, offset, limit)).await
     }
 
     async fn extent_by_time(
@@ -127,18 +171,18 @@ impl Backend for SqliteBackend {
         partition: TopicPartition,
         timestamp_ms: i64,
     ) -> Result<Option<(PartitionState, Option<Extent>)>> {
-        self.readers.call(move |sql| log::extent_by_time(sql, partition, timestamp_ms)).await
+        self.read(move |fresh| log::extent_by_time(fresh, partition, timestamp_ms)).await
     }
 
     async fn extent_of_max_timestamp(
         &self,
         partition: TopicPartition,
     ) -> Result<Option<(PartitionState, Option<Extent>)>> {
-        self.readers.call(move |sql| log::extent_of_max_timestamp(sql, partition)).await
+        self.read(move |fresh| log::extent_of_max_timestamp(fresh, partition)).await
     }
 
     async fn producers(&self, partition: TopicPartition) -> Result<Vec<ProducerState>> {
-        self.readers.call(move |sql| log::producers(sql, partition)).await
+        self.readers.call(move |sql| producers::producers(sql, partition)).await
     }
 
     async fn expire_producers(
@@ -146,7 +190,11 @@ impl Backend for SqliteBackend {
         partition: TopicPartition,
         written_before_ms: i64,
     ) -> Result<usize> {
-        let expire = move |sql: &_| log::expire_producers(sql, partition, written_before_ms);
+        let known = self.producers(partition).await?;
+        if !known.iter().any(|producer| is_expired(producer, written_before_ms)) {
+            return Ok(0);
+        }
+        let expire = move |sql: &_| producers::expire(sql, partition, written_before_ms);
         self.writer.call(expire).await
     }
 
@@ -165,7 +213,7 @@ impl Backend for SqliteBackend {
         offset: i64,
     ) -> Result<Option<PartitionState>> {
         let now_ms = self.env.now_ms();
-        self.writer.call(move |sql| log::advance_log_start(sql, partition, offset, now_ms)).await
+        self.write(move |fresh| log::advance_log_start(fresh, partition, offset, now_ms)).await
     }
 
     async fn replace_extents(
@@ -175,7 +223,16 @@ impl Backend for SqliteBackend {
     ) -> Result<ChangeOutcome> {
         validate::check_replacement(replacement)?;
         let (fence, replacement, now_ms) = (fence.clone(), replacement.clone(), self.env.now_ms());
-        self.writer.call(move |sql| log::replace(sql, &fence, &replacement, now_ms)).await
+        let ids = Arc::clone(&self.object_ids);
+        let replace = move |fresh: FreshExtents<'_>| {
+            Replacer { fresh, object_ids: &ids, now_ms }.replace(&fence, &replacement)
+        };
+        self.write(replace).await
+    }
+
+    async fn unpack_fresh(&self, kept: FreshBounds) -> Result<usize> {
+        let now_ms = self.env.now_ms();
+        self.write(move |fresh| fresh::unpack_oldest(fresh, kept, now_ms)).await
     }
 
     async fn dead_objects(&self, dead_before_ms: i64, limit: usize) -> Result<Vec<DeadObject>> {
@@ -206,7 +263,14 @@ impl Backend for SqliteBackend {
     async fn change(&self, change: &Change) -> Result<ChangeOutcome> {
         validate::check_change(change)?;
         let (change, now_ms) = (change.clone(), self.env.now_ms());
-        self.writer.call(move |sql| facts::change(sql, &change, now_ms)).await
+        let drops = |change: &PartitionChange| matches!(change, PartitionChange::Drop(_));
+        if change.partitions.iter().any(drops) {
+            return self.write(move |fresh| facts::change(fresh, &change, now_ms)).await;
+        }
+        let index = Arc::clone(&self.index);
+        let work =
+            move |sql: &_| facts::change(FreshExtents::for_writer(sql, &index), &change, now_ms);
+        self.writer.call(work).await
     }
 
     async fn now_ms(&self) -> Result<i64> {

@@ -12,12 +12,12 @@ mod tests;
 use crate::backend::Backend;
 use crate::facts::{Change, ChangeOutcome, Check, Expect, FactKey, FactRange, Fence, Write};
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, PartitionState, ProducerState, Replacement,
-    SegmentFacts, SegmentOutcome,
+    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
+    Replacement, SegmentFacts, SegmentOutcome,
 };
 use bytes::Bytes;
 use floe_env::{Env, Error, ErrorKind, Result};
-use kfs::{SegmentId, TopicId, TopicPartition};
+use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicId, TopicPartition};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -186,6 +186,11 @@ impl MetadataStore {
         self.backend.forget_outcomes(fence, up_to).await
     }
 
+    /// See [`Backend::forget_registrations`].
+    pub async fn forget_registrations(&self, broker: BrokerId, up_to: BrokerEpoch) -> Result<()> {
+        self.backend.forget_registrations(broker, up_to).await
+    }
+
     /// See [`Backend::partition_states`].
     pub async fn partition_states(
         &self,
@@ -261,6 +266,11 @@ impl MetadataStore {
         replacement: &Replacement,
     ) -> Result<ChangeOutcome> {
         self.backend.replace_extents(fence, replacement).await
+    }
+
+    /// See [`Backend::unpack_fresh`].
+    pub async fn unpack_fresh(&self, kept: FreshBounds) -> Result<usize> {
+        self.backend.unpack_fresh(kept).await
     }
 
     /// See [`Backend::dead_objects`].

@@ -9,6 +9,7 @@
 mod commits;
 mod extents;
 mod fact_cases;
+mod fresh;
 pub mod histories;
 mod layer_two;
 mod serial_order;
@@ -70,6 +71,12 @@ cases! {
         replacement_of_changed_sources, objects_die_with_their_last_extent,
         dropped_partition_frees_its_objects, dead_objects_are_not_revived,
         markers_and_holes_come_back;
+    fresh: a_segment_is_merged_partition_by_partition, what_a_merge_leaves_out_stays_where_it_is,
+        sections_with_refused_batches_are_merged_in_parts, merges_beside_commits,
+        log_start_inside_a_fresh_extent, search_by_time_across_the_border,
+        a_deleted_topic_inside_a_fresh_segment, unpacking_changes_nothing_but_rows,
+        many_partitions_are_unpacked_in_turns, many_producers_spill_and_are_remembered,
+        outcomes_of_closed_registrations_are_forgotten;
     fact_cases: checks_hold_or_nothing_is_written, ranges, counters_under_contention,
         absent_checks_exclude_each_other, bad_changes, partitions_change_with_facts, clock;
     layer_two: cluster_identity, topics, topic_configs_and_partitions, brokers_and_epochs,

@@ -17,6 +17,9 @@ pub const COMMIT_SEGMENTS_MAX: usize = 1024;
 /// Batches in one commit.
 pub const COMMIT_BATCHES_MAX: usize = 1 << 20;
 
+/// Partitions whose fresh extents get rows of their own in one transaction.
+pub const UNPACKED_PARTITIONS_MAX: usize = 256;
+
 /// Checks the segments of one commit.
 pub(crate) fn check_segments(segments: &[SegmentFacts]) -> Result<()> {
     if segments.len() > COMMIT_SEGMENTS_MAX {

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use floe_env::{Env, Error, Result};
 use floe_metadata::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
 use floe_metadata::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, PartitionState, ProducerState, Replacement,
-    SegmentFacts, SegmentOutcome,
+    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
+    Replacement, SegmentFacts, SegmentOutcome,
 };
 use floe_metadata::{Backend, ModelBackend, SqliteBackend};
 use futures::FutureExt;
-use kfs::{SegmentId, TopicPartition};
+use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,7 +155,7 @@ macro_rules! pass_by_reference {
     };
 }
 
-pass_by_value!(i64, usize, SegmentId, TopicPartition);
+pass_by_value!(i64, usize, BrokerEpoch, BrokerId, FreshBounds, SegmentId, TopicPartition);
 pass_by_reference!(Fence, Change, FactRange, Replacement);
 
 impl<'a, T: 'a> PassAs<'a> for Vec<T> {
@@ -198,6 +198,10 @@ impl Backend for FaultMetadata {
 
     async fn forget_outcomes(&self, fence: &Fence, up_to: SegmentId) -> Result<()> {
         call!(self, forget_outcomes, Change, up_to.to_string(), fence, up_to)
+    }
+
+    async fn forget_registrations(&self, broker: BrokerId, up_to: BrokerEpoch) -> Result<()> {
+        call!(self, forget_registrations, Change, format!("{broker}-{up_to}"), broker, up_to)
     }
 
     async fn partition_states(
@@ -264,6 +268,10 @@ impl Backend for FaultMetadata {
     ) -> Result<ChangeOutcome> {
         let what = replacement.partition.to_string();
         call!(self, replace_extents, Change, what, fence, replacement)
+    }
+
+    async fn unpack_fresh(&self, kept: FreshBounds) -> Result<usize> {
+        call!(self, unpack_fresh, Change, kept.segments.to_string(), kept)
     }
 
     async fn dead_objects(&self, dead_before_ms: i64, limit: usize) -> Result<Vec<DeadObject>> {

@@ -10,13 +10,14 @@ use crate::recompression::Recompression;
 use crate::topics::{KnownTopic, Topics};
 use crate::{api, topic_names};
 use floe_env::{Background, Env, Result, Shutdown};
-use floe_log::{BudgetRules, CutRules, Log, LogConfig};
+use floe_iceberg_bridge::Bridge;
+use floe_log::{BudgetRules, CutRules, Log, LogConfig, Pace};
 use floe_metadata::MetadataStore;
 use floe_metadata::brokers::{BrokerAddress, Registration};
 use floe_store::ObjectStore;
 use floe_wire::Registry;
 use kfs::{BrokerId, ClusterId, TopicId};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 
 /// How long a registration lasts without being renewed, ms. One broker needs no renewal: the guard
@@ -68,6 +69,8 @@ pub struct Broker {
     pub topics: Topics,
     /// Where everything is counted.
     pub metrics: Metrics,
+    /// The topics' tables, once the bridge runs; never where tables are switched off.
+    pub tables: OnceLock<Bridge>,
     pub(crate) registration: Registration,
     pub(crate) groups: Groups,
     pub(crate) registry: Registry,
@@ -117,6 +120,7 @@ impl Broker {
         let frame_units = (frame_bytes / MEMORY_UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         Ok(Arc::new(Self {
             fetch_sessions: FetchSessions::new(env.clone()),
+            tables: OnceLock::new(),
             env,
             identity,
             log,
@@ -187,10 +191,14 @@ fn log_config(
     is_remote: bool,
 ) -> LogConfig {
     let flush = &config.flush;
-    let budget = is_remote.then(|| BudgetRules {
-        puts_per_second: flush.puts_per_second,
-        saved_seconds: u32::try_from(flush.puts_saved.as_secs()).unwrap_or(u32::MAX),
-    });
+    let pace = if is_remote {
+        Pace::Budgeted(BudgetRules {
+            puts_per_second: flush.puts_per_second,
+            saved_seconds: u32::try_from(flush.puts_saved.as_secs()).unwrap_or(u32::MAX),
+        })
+    } else {
+        Pace::GroupCommit
+    };
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     LogConfig {
         cluster: identity.cluster,
@@ -200,7 +208,7 @@ fn log_config(
         cut: CutRules {
             segment_bytes: flush.segment_bytes as u64,
             flush_interval: flush.interval,
-            budget,
+            pace,
         },
         uploads_max: UPLOADS_MAX,
         upload_timeout: flush.upload_timeout,

@@ -136,6 +136,12 @@ fn kafkas(config: &Config) -> Vec<DescribedConfig> {
             "How long offsets of a group without members are kept, min.",
         ),
         int(
+            "producer.id.expiration.ms",
+            ms(kafka.producer_id_expiration),
+            "86400000",
+            "How long a producer that writes no more is remembered, ms.",
+        ),
+        int(
             "socket.request.max.bytes",
             kafka.socket_request_max_bytes.into(),
             "104857600",

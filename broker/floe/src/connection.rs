@@ -8,6 +8,7 @@ use bytes::Bytes;
 use floe_env::Instant;
 use floe_wire::frame::LENGTH_BYTES;
 use floe_wire::{FrameReader, FrameWriter, ParsedRequest, messages, request};
+use futures::FutureExt;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -170,14 +171,18 @@ async fn write_answers<W: AsyncWrite + Unpin>(
         let mut is_closing = false;
         while let Some(Turn { reply, memory, arrival }) = next.take() {
             let reply = match reply {
-                Reply::Later(_) if frames.pending_bytes() > 0 => {
-                    // What is ready does not wait for what is not.
-                    if frames.flush().await.is_err() {
-                        return;
+                // One commit answers many requests: those of this connection leave together.
+                Reply::Later(mut answer) => match (&mut answer).now_or_never() {
+                    Some(ready) => ready,
+                    None => {
+                        // What is ready does not wait for what is not.
+                        if frames.pending_bytes() > 0 && frames.flush().await.is_err() {
+                            return;
+                        }
+                        answer.await
                     }
-                    wait(reply).await
-                }
-                reply => wait(reply).await,
+                },
+                reply => reply,
             };
             match reply {
                 Reply::Ready(response) => {
@@ -200,11 +205,4 @@ async fn write_answers<W: AsyncWrite + Unpin>(
     }
     // The client may be gone already.
     let _ = frames.shutdown().await;
-}
-
-async fn wait(reply: Reply) -> Reply {
-    match reply {
-        Reply::Later(answer) => answer.await,
-        reply => reply,
-    }
 }

@@ -122,6 +122,19 @@ impl BlockCache {
         load.await
     }
 
+    /// Starts a load that somebody is about to wait for, unless the extent is there or on its way.
+    pub(crate) fn load_ahead<F>(&self, key: BlocksKey, load: impl FnOnce() -> F + Send)
+    where
+        F: Future<Output = Result<Blocks>> + Send + 'static,
+    {
+        let mut inner = self.inner.lock();
+        if !inner.entries.contains_key(&key) && !inner.loads.contains_key(&key) {
+            inner.misses += 1;
+            let started = self.start(key.clone(), load());
+            inner.loads.insert(key, started);
+        }
+    }
+
     fn start<F>(&self, key: BlocksKey, load: F) -> Load
     where
         F: Future<Output = Result<Blocks>> + Send + 'static,

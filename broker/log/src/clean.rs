@@ -8,7 +8,8 @@
 //!   row names. The registrations are read first: a closed one commits nothing any more, so what is
 //!   not named afterwards never will be. Age says nothing, and is not looked at. Only keys that the
 //!   log itself makes are touched.
-//! * **Outcomes** of this registration's segments are forgotten once they are answered.
+//! * **Outcomes** of this registration's segments are forgotten once they are answered, those of
+//!   closed ones at once: whoever still asks is fenced.
 //!
 //! Each round is bounded, the next goes on where it ended, and several cleaners do no harm.
 
@@ -17,6 +18,8 @@ use crate::log::Log;
 use floe_env::{Background, Env, Instant, Result, Shutdown};
 use floe_metadata::MetadataStore;
 use floe_metadata::brokers::BrokerEpochs;
+use kfs::{BrokerEpoch, BrokerId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -67,6 +70,8 @@ struct Memory {
     swept: Option<(Vec<BrokerEpochs>, Instant)>,
     /// The counter up to which outcomes are forgotten.
     forgotten: Option<u64>,
+    /// The newest closed registration of each broker whose outcomes are forgotten.
+    forgotten_registrations: BTreeMap<BrokerId, BrokerEpoch>,
 }
 
 /// A sweep for orphans on its way.
@@ -104,14 +109,15 @@ impl Cleaner {
     /// One round.
     ///
     /// # Errors
-    /// The first one; its three parts do not wait for each other's success.
+    /// The first one; its parts do not wait for each other's success.
     pub async fn round(&self) -> Result<CleanRound> {
         let mut memory = self.0.memory.lock().await;
         let dead = self.0.delete_dead().await;
         let orphans = self.0.sweep(&mut memory).await;
         let forgotten = self.0.forget_outcomes(&mut memory).await;
+        let closed = self.0.forget_registrations(&mut memory).await;
         let round = CleanRound { dead: dead?, orphans: orphans? };
-        forgotten.map(|()| round)
+        forgotten.and(closed).map(|()| round)
     }
 }
 
@@ -193,6 +199,18 @@ impl Inner {
         if Some(answered.counter) > memory.forgotten {
             self.metadata.forget_outcomes(&self.log.config().fence, answered).await?;
             memory.forgotten = Some(answered.counter);
+        }
+        Ok(())
+    }
+
+    /// Forgets the outcomes of registrations that have been closed since the last round.
+    async fn forget_registrations(&self, memory: &mut Memory) -> Result<()> {
+        for epochs in self.metadata.broker_epochs().await? {
+            let closed = BrokerEpoch(epochs.last.0 - i64::from(epochs.is_open));
+            if memory.forgotten_registrations.get(&epochs.id) != Some(&closed) {
+                self.metadata.forget_registrations(epochs.id, closed).await?;
+                memory.forgotten_registrations.insert(epochs.id, closed);
+            }
         }
         Ok(())
     }

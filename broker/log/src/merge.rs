@@ -10,6 +10,11 @@
 //! hold the old extents are not disturbed. A crash at any point leaves an object that nobody names,
 //! which goes with its broker's registration.
 //!
+//! What is merged is packed no longer in its segment's row. So that the others do not pile up there,
+//! the round ends by **unpacking** the oldest segments beyond [`FRESH_KEPT`]: extents that wait for
+//! company get rows of their own. Between two rounds there may be more fresh extents than that; up
+//! to [`INDEXED_EXTENTS_MAX`](floe_metadata::INDEXED_EXTENTS_MAX) of them a reader finds in memory.
+//!
 //! One merge at a time; it holds its sources' bytes, [`OBJECT_BYTES_MAX`] at most, and copies of
 //! the small batches among them, so twice that at most.
 
@@ -17,7 +22,7 @@ mod object;
 mod plan;
 
 pub use plan::{
-    AGE_MS, AGED_GROWTH_MIN, AGED_PIECES_MIN, EXTENT_BYTES_MAX, GROWTH_MIN, MergeRules,
+    AGE_MS, AGED_GROWTH_MIN, AGED_PIECES_MIN, EXTENT_BYTES_MAX, FRESH_KEPT, GROWTH_MIN, MergeRules,
     OBJECT_BYTES_MAX, PIECES_MIN,
 };
 
@@ -49,6 +54,8 @@ const BYTES_PER_ROUND_MAX: u64 = 1 << 30;
 const STATES_PER_QUERY: usize = 1000;
 /// Sources of one merge that are read at the same time.
 const READS_MAX: usize = 8;
+/// Transactions of one round that unpack; the next one goes on.
+const UNPACKS_PER_ROUND_MAX: usize = 1000;
 /// Partitions that may fail before a round ends: a store that is away fails for all.
 const FAILURES_PER_ROUND_MAX: usize = 3;
 
@@ -126,6 +133,12 @@ impl Merger {
     /// # Errors
     /// The first one that a partition met; the others were visited all the same.
     pub async fn round(&self, shutdown: &Shutdown) -> Result<MergeRound> {
+        let merged = self.merge_partitions(shutdown).await;
+        self.0.unpack(shutdown).await?;
+        merged
+    }
+
+    async fn merge_partitions(&self, shutdown: &Shutdown) -> Result<MergeRound> {
         let mut memory = self.0.memory.lock().await;
         let now_ms = self.0.metadata.now_ms().await?;
         let mut partitions = self.0.partitions().await?;
@@ -180,6 +193,17 @@ impl Inner {
         }
         partitions.sort_by_key(|named| named.partition);
         Ok(partitions)
+    }
+
+    /// Unpacks the oldest fresh segments beyond those kept.
+    async fn unpack(&self, shutdown: &Shutdown) -> Result<()> {
+        for _ in 0..UNPACKS_PER_ROUND_MAX {
+            let is_done = self.metadata.unpack_fresh(self.rules.fresh_kept).await? == 0;
+            if is_done || shutdown.is_triggered() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// True where nothing has happened since there was nothing to do; what was young then may be

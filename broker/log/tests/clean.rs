@@ -151,3 +151,24 @@ async fn answered_outcomes_are_forgotten_and_no_others() {
     assert!(matches!(outcome(3).await, Ok(Some(SegmentOutcome::Committed(_)))));
     assert_eq!(fetch(&rig.broker.log, rig.partition(0), 0, 1 << 20).await.len(), 4);
 }
+
+#[tokio::test(start_paused = true)]
+async fn outcomes_go_with_their_registration() {
+    let mut rig = Rig::new().await;
+    let epoch = rig.broker.epoch;
+    for _ in 0..2 {
+        rig.append(rig.partition(0), young_ms(), &["v"]).await;
+    }
+    rig.cleaner().round().await.unwrap();
+    rig.append(rig.partition(0), young_ms(), &["v"]).await;
+    let outcome =
+        async |rig: &Rig, counter| rig.metadata.segment_outcome(id(1, epoch, counter)).await;
+    assert!(matches!(outcome(&rig, 2).await, Ok(Some(SegmentOutcome::Committed(_)))));
+    rig.broker = rig.start(1).await;
+    rig.append(rig.partition(0), young_ms(), &["v"]).await;
+    rig.cleaner().round().await.unwrap();
+    for counter in 0..3 {
+        assert_eq!(outcome(&rig, counter).await.unwrap(), None);
+    }
+    assert_eq!(fetch(&rig.broker.log, rig.partition(0), 0, 1 << 20).await.len(), 4);
+}

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use floe_env::{Env, ShutdownTrigger, shutdown_signal};
 use floe_log::{
     AppendBatch, AppendError, AppendResult, CutRules, FetchError, FetchFrom, Log, LogConfig,
-    NoObserver,
+    NoObserver, Pace,
 };
 use floe_metadata::brokers::BrokerAddress;
 use floe_metadata::rows::{ProducerBatch, Refusal};
@@ -94,7 +94,7 @@ async fn start(
         cut: CutRules {
             segment_bytes: 1 << 20,
             flush_interval: Duration::from_millis(50),
-            budget: None,
+            pace: Pace::GroupCommit,
         },
         uploads_max: 4,
         upload_timeout: Duration::from_secs(5),

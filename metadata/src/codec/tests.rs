@@ -1,4 +1,12 @@
 use super::*;
+use crate::fresh::FreshExtent;
+use crate::producers::PartitionProducers;
+use crate::rows::{ProducerState, RememberedBatch};
+use kfs::{PartitionIndex, TopicId, TopicPartition};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use uuid::Uuid;
 
 fn sample_outcomes() -> Vec<SegmentOutcome> {
     let mut batches = vec![
@@ -102,4 +110,133 @@ fn flags_come_back() {
         }
     }
     assert!(decode_flags(8).is_err());
+}
+
+fn any_extent() -> impl Strategy<Value = (TopicPartition, FreshExtent)> {
+    let place = (any::<u64>(), any::<u64>(), any::<i64>());
+    // Few topics and partitions, so that they often are the same.
+    let named = (0..3u128, prop_oneof![0..4, any::<i32>()]);
+    let offsets = (prop_oneof![0..100i64, any::<i64>()], prop_oneof![0..9u64, any::<u64>()]);
+    (named, offsets, place, any::<(bool, bool)>()).prop_map(|(named, offsets, place, flags)| {
+        let base_offset = offsets.0;
+        let partition = TopicPartition {
+            topic: TopicId(Uuid::from_u128(named.0 << 100)),
+            partition: PartitionIndex(named.1),
+        };
+        let kind = [TimestampType::CreateTime, TimestampType::LogAppendTime];
+        let extent = FreshExtent {
+            base_offset,
+            last_offset: base_offset.saturating_add_unsigned(offsets.1),
+            position: place.0,
+            length: place.1,
+            max_timestamp_ms: place.2,
+            timestamp_type: kind[usize::from(flags.0)],
+            has_transactional: flags.1,
+        };
+        (partition, extent)
+    })
+}
+
+fn any_producer() -> impl Strategy<Value = ProducerState> {
+    let batch = any::<(i32, i32, i64, i64, i64)>().prop_map(|batch| RememberedBatch {
+        first_sequence: batch.0,
+        last_sequence: batch.1,
+        base_offset: batch.2,
+        last_offset: batch.3,
+        max_timestamp_ms: batch.4,
+    });
+    let numbers = (any::<i64>(), any::<i16>(), any::<i64>());
+    (numbers, vec(batch, 0..6), option::of(any::<i64>())).prop_map(
+        |((id, epoch, last_written_ms), batches, transaction_start)| ProducerState {
+            id: ProducerId(id),
+            epoch: ProducerEpoch(epoch),
+            batches,
+            transaction_start,
+            last_written_ms,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn fresh_segments_come_back_in_order(extents in vec(any_extent(), 0..40)) {
+        let mut sorted = extents.clone();
+        sorted.sort_by_key(|(partition, extent)| (*partition, extent.base_offset));
+        let decoded = decode_fresh(&encode_fresh(&extents)).unwrap();
+        prop_assert_eq!(decoded, sorted);
+    }
+
+    #[test]
+    fn producers_come_back_in_turn(
+        states in vec(any_producer(), 0..12),
+        has_spilled: bool,
+    ) {
+        let mut producers = PartitionProducers::default();
+        producers.has_spilled = has_spilled;
+        states.into_iter().for_each(|state| producers.put_newest(state));
+        let decoded = decode_producers(&encode_producers(&producers)).unwrap();
+        prop_assert_eq!(decoded.has_spilled, has_spilled);
+        prop_assert_eq!(decoded.oldest_first(), producers.oldest_first());
+    }
+
+    #[test]
+    fn remembered_batches_come_back(state in any_producer()) {
+        let decoded = decode_batches(&encode_batches(&state.batches)).unwrap();
+        prop_assert_eq!(decoded, state.batches);
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_read_but_never_panic(mut bytes in vec(any::<u8>(), 0..200)) {
+        if let Some(first) = bytes.first_mut() {
+            *first = VERSION;
+        }
+        let _ = decode_fresh(&bytes);
+        let _ = decode_producers(&bytes);
+        let _ = decode_batches(&bytes);
+        let _ = decode_outcome(&bytes);
+        let _ = decode_place(&bytes);
+    }
+
+    #[test]
+    fn cut_or_longer_fresh_segments_are_refused(extents in vec(any_extent(), 1..10)) {
+        let bytes = encode_fresh(&extents);
+        for cut in 0..bytes.len() {
+            prop_assert!(decode_fresh(&bytes[..cut]).is_err());
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        prop_assert!(decode_fresh(&longer).is_err());
+    }
+}
+
+/// A segment as a broker makes it: sections one after the other, of records of about now.
+fn usual_segment(sections: i32) -> Vec<(TopicPartition, FreshExtent)> {
+    let section = |index: i32| {
+        let topic = TopicId(Uuid::from_u128(u128::from(index.unsigned_abs() / 100)));
+        let extent = FreshExtent {
+            base_offset: 1_000_000 + i64::from(index * 7),
+            last_offset: 1_000_099 + i64::from(index * 7),
+            position: 64 + u64::from(index.unsigned_abs()) * 900,
+            length: 900,
+            max_timestamp_ms: 1_700_000_000_000 + i64::from(index % 5),
+            timestamp_type: TimestampType::CreateTime,
+            has_transactional: false,
+        };
+        (TopicPartition { topic, partition: PartitionIndex(index % 100) }, extent)
+    };
+    (0..sections).map(section).collect()
+}
+
+#[test]
+fn the_packed_form_is_fixed_and_small() {
+    let mut one = usual_segment(2);
+    one[1].1.has_transactional = true;
+    let topic = [0; 16];
+    let first = [0, 0, 0x80, 0x89, 0x7a, 99, 0x80, 0x01, 0x84, 0x07];
+    let expected = [&[VERSION, 1][..], &topic, &[2], &first, &[0x80, 0xa0, 0xab, 0xfe, 0xf9, 0x62]];
+    let next = [2, 4, 0x8e, 0x89, 0x7a, 99, 0, 0x84, 0x07, 2];
+    assert_eq!(encode_fresh(&one), [&expected.concat()[..], &next].concat());
+    let bytes = encode_fresh(&usual_segment(10_000)).len();
+    assert!(bytes < 10 * 10_000 + 100 * 20, "{bytes} bytes");
+    assert!(encode_producers(&PartitionProducers::default()).is_empty());
+    assert!(decode_fresh(&[2, 0]).unwrap_err().to_string().contains("version 2"));
 }

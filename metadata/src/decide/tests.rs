@@ -166,7 +166,7 @@ fn commit(batches: Vec<BatchFacts>) -> CommitWrites {
         bytes: 7,
         log_start_offset: 3,
     };
-    rows.partitions.insert(PARTITION, state);
+    rows.partitions.insert(PARTITION, CommitPartition { state, ..Default::default() });
     decide_commit(&[segment], rows, NOW_MS)
 }
 
@@ -177,9 +177,9 @@ fn touching_batches_share_an_extent() {
     assert_eq!(extents.len(), 1);
     let extent = &extents[0].1;
     assert_eq!((extent.base_offset, extent.last_offset), (50, 55));
-    let place = Place::Range { key: "wal/x.kfs".to_owned(), position: 20, length: 30 };
-    assert_eq!((&extent.place, extent.max_timestamp_ms), (&place, 40));
-    let state = writes.partitions[&PARTITION];
+    assert_eq!((extent.position, extent.length, extent.max_timestamp_ms), (20, 30, 40));
+    assert_eq!(writes.partitions[0].0, PARTITION);
+    let state = writes.partitions[0].1.state;
     let expected = PartitionState {
         version: 5,
         high_watermark: 56,
@@ -201,15 +201,16 @@ fn other_timestamp_types_take_another_extent() {
 #[test]
 fn nothing_accepted_changes_nothing_but_the_outcome() {
     let mut rows = CommitRows::default();
-    rows.partitions.insert(PARTITION, PartitionState::default());
-    rows.producers.insert((PARTITION, ID), known(3, &[(0, 0)]));
+    let mut row = CommitPartition::default();
+    row.producers.put_newest(known(3, &[(0, 0)]));
+    rows.partitions.insert(PARTITION, row);
     let batches = vec![facts(0, Some(batch(3, 0, 0))), facts(10, Some(batch(3, 5, 5)))];
     let id = SegmentId { broker: BrokerId(1), epoch: BrokerEpoch(1), counter: 0 };
     let (topic, partition) = (PARTITION.topic, PARTITION.partition);
     let sections = vec![SectionFacts { topic, partition, batches }];
     let segment = SegmentFacts { id, key: "k".to_owned(), size: 100, sections };
     let writes = decide_commit(&[segment], rows, NOW_MS);
-    assert!(writes.partitions.is_empty() && writes.producers.is_empty());
+    assert!(writes.partitions.is_empty());
     assert_eq!(writes.objects[0].live_bytes(), 0);
     let SegmentOutcome::Committed(sections) = &writes.outcomes[0] else {
         panic!("a segment of refused batches is committed");
@@ -228,7 +229,7 @@ fn a_new_epoch_forgets_the_old_one_s_batches() {
         facts(at as u64 * 10, Some(batch(*epoch, *first, *last)))
     });
     let writes = commit(batches.collect());
-    let producer = &writes.producers[&(PARTITION, ID)];
+    let producer = writes.partitions[0].1.producers.get(ID).unwrap();
     assert_eq!((producer.epoch, producer.last_written_ms), (ProducerEpoch(1), NOW_MS));
     let remembered = RememberedBatch {
         first_sequence: 0,

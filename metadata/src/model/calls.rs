@@ -2,17 +2,17 @@
 
 use super::{ModelBackend, Object, State};
 use crate::backend::Backend;
-use crate::decide::{self, CommitRows, CommitWrites, NewObject};
+use crate::decide::{self, CommitPartition, CommitRows, CommitWrites, NewObject};
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence, PartitionChange};
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, PartitionState, ProducerState, Replacement,
-    SegmentFacts, SegmentOutcome,
+    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
+    Replacement, SegmentFacts, SegmentOutcome,
 };
 use crate::validate;
 use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::Result;
-use kfs::{SegmentId, TopicPartition};
+use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
 use std::collections::BTreeSet;
 
 impl State {
@@ -26,13 +26,15 @@ impl State {
         }
         for named in decide::partitions_named(segments) {
             if let Some(partition) = self.partitions.get(&named) {
-                rows.partitions.insert(named, partition.state);
+                let mut row = CommitPartition { state: partition.state, ..Default::default() };
+                row.producers.has_spilled = true;
+                rows.partitions.insert(named, row);
             }
         }
-        for (named, id) in decide::producers_named(segments) {
-            let partition = self.partitions.get(&named);
-            if let Some(producer) = partition.and_then(|partition| partition.producers.get(&id)) {
-                rows.producers.insert((named, id), producer.clone());
+        for (named, id) in rows.maybe_spilled(segments) {
+            let producer = self.partitions.get(&named).and_then(|known| known.producers.get(&id));
+            if let (Some(row), Some(producer)) = (rows.partitions.get_mut(&named), producer) {
+                row.producers.put_spilled(producer.clone());
             }
         }
         Ok(rows)
@@ -51,14 +53,17 @@ impl State {
             let row = Object { size: object.size, live_bytes, dead_since_ms };
             self.objects.insert(object.key.clone(), row);
         }
-        for (named, state) in &writes.partitions {
-            self.partition(named).state = *state;
+        for (named, row) in &writes.partitions {
+            let partition = self.partition(named);
+            partition.state = row.state;
+            let producers = row.producers.oldest_first().into_iter().chain(&row.spilled);
+            partition.producers.extend(producers.map(|state| (state.id, state.clone())));
         }
-        for ((named, id), producer) in &writes.producers {
-            self.partition(named).producers.insert(*id, producer.clone());
-        }
-        for (named, extent) in writes.objects.iter().flat_map(|object| &object.extents) {
-            self.partition(named).extents.insert(extent.base_offset, extent.clone());
+        for object in &writes.objects {
+            for (named, extent) in &object.extents {
+                let extent = extent.in_object(&object.key);
+                self.partition(named).extents.insert(extent.base_offset, extent);
+            }
         }
         self.outcomes.extend(writes.decided.iter().cloned());
         Ok(())
@@ -113,6 +118,14 @@ impl Backend for ModelBackend {
         for id in gone {
             state.outcomes.remove(&id);
         }
+        Ok(())
+    }
+
+    async fn forget_registrations(&self, broker: BrokerId, up_to: BrokerEpoch) -> Result<()> {
+        let mut state = self.state.lock();
+        let is_kept = |id: BrokerId, epoch: BrokerEpoch| id != broker || epoch > up_to;
+        state.outcomes.retain(|id, _| is_kept(id.broker, id.epoch));
+        state.forgotten.retain(|(id, epoch), _| is_kept(*id, *epoch));
         Ok(())
     }
 
@@ -250,6 +263,11 @@ impl Backend for ModelBackend {
         }
         state.replace(replacement, now_ms)?;
         Ok(ChangeOutcome::Applied)
+    }
+
+    async fn unpack_fresh(&self, _kept: FreshBounds) -> Result<usize> {
+        // The model has no packed rows.
+        Ok(0)
     }
 
     async fn dead_objects(&self, dead_before_ms: i64, limit: usize) -> Result<Vec<DeadObject>> {

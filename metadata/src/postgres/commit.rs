@@ -8,14 +8,16 @@
 
 use super::connection::{Connection, Parameters, query};
 use super::error::{PgError, PgResult};
-use super::log::{self, ExtentColumns};
-use super::{columns, facts, sql_limit};
+use super::producers::{self, SpilledColumns};
+use super::{columns, facts, log, sql_limit};
 use crate::codec::{self, to_stored};
-use crate::decide::{self, CommitRows, CommitWrites};
+use crate::decide::{self, CommitPartition, CommitRows, CommitWrites};
 use crate::facts::Fence;
-use crate::rows::{PartitionState, ProducerState, SegmentFacts, SegmentOutcome};
+use crate::fresh::PartitionRow;
+use crate::rows::{SegmentFacts, SegmentOutcome};
 use crate::validate;
-use kfs::{BrokerEpoch, BrokerId, PartitionIndex, ProducerId, SegmentId, TopicId, TopicPartition};
+use floe_env::Error;
+use kfs::{BrokerEpoch, BrokerId, PartitionIndex, SegmentId, TopicId, TopicPartition};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -27,26 +29,26 @@ const FORGOTTEN: &str = "SELECT broker, epoch, up_to FROM forgotten_outcomes
     WHERE (broker, epoch) IN (SELECT * FROM unnest($1::int[], $2::bigint[]))";
 const INSERT_OUTCOMES: &str = "INSERT INTO outcomes
     SELECT * FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bytea[])";
-const PRODUCERS: &str = "SELECT topic, partition, producer, epoch, batches, transaction_start,
-        last_written_ms FROM producers
-    WHERE (topic, partition, producer) IN
-        (SELECT * FROM unnest($1::uuid[], $2::int[], $3::bigint[]))";
-const UPSERT_PRODUCERS: &str = "INSERT INTO producers SELECT * FROM unnest($1::uuid[], $2::int[],
-        $3::bigint[], $4::smallint[], $5::bytea[], $6::bigint[], $7::bigint[])
-    ON CONFLICT (topic, partition, producer) DO UPDATE SET epoch = excluded.epoch,
-        batches = excluded.batches, transaction_start = excluded.transaction_start,
-        last_written_ms = excluded.last_written_ms";
+const LOCK_PARTITIONS: &str = "SELECT p.topic, p.partition, p.version, p.log_start_offset,
+        p.high_watermark, p.last_stable_offset, p.bytes, p.fresh_from, p.producers
+    FROM partitions p
+    WHERE (p.topic, p.partition) IN (SELECT * FROM unnest($1::uuid[], $2::int[]))
+    ORDER BY p.topic, p.partition FOR UPDATE";
 const UPDATE_PARTITIONS: &str = "UPDATE partitions SET version = new.version,
-        log_start_offset = new.log_start_offset, high_watermark = new.high_watermark,
-        last_stable_offset = new.last_stable_offset, bytes = new.bytes
+        high_watermark = new.high_watermark, last_stable_offset = new.last_stable_offset,
+        bytes = new.bytes, producers = new.producers
     FROM unnest($1::uuid[], $2::int[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-            $7::bigint[]) AS new (topic, partition, version, log_start_offset, high_watermark,
-            last_stable_offset, bytes)
+            $7::bytea[]) AS new (topic, partition, version, high_watermark, last_stable_offset,
+            bytes, producers)
     WHERE partitions.topic = new.topic AND partitions.partition = new.partition";
-const INSERT_OBJECTS: &str = "INSERT INTO objects (id, key, size, live_bytes, dead_since_ms)
-    SELECT id, key, size, live_bytes, CASE WHEN live_bytes = 0 THEN $5::bigint END
-    FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[])
-        AS new (id, key, size, live_bytes)";
+const INSERT_OBJECTS: &str = "INSERT INTO objects
+        (id, key, size, live_bytes, fresh_extents, dead_since_ms)
+    SELECT id, key, size, live_bytes, fresh_extents,
+        CASE WHEN live_bytes = 0 THEN $6::bigint END
+    FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
+        AS new (id, key, size, live_bytes, fresh_extents)";
+const INSERT_FRESH: &str = "INSERT INTO fresh_segments
+    SELECT * FROM unnest($1::bigint[], $2::bytea[])";
 
 /// Segment ids as columns.
 #[derive(Default)]
@@ -114,10 +116,6 @@ async fn lock(
     let absent = facts::absent_key(fence);
     let fence_key = fence.0.key.as_str();
     let (topics, indexes) = columns(&decide::partitions_named(segments));
-    let producers = decide::producers_named(segments);
-    let named: Vec<TopicPartition> = producers.iter().map(|(partition, _)| *partition).collect();
-    let (producer_topics, producer_indexes) = columns(&named);
-    let producer_ids: Vec<i64> = producers.iter().map(|(_, id)| id.0).collect();
     let ids = IdColumns::new(segments.iter().map(|segment| segment.id))?;
     let objects = sql_limit(segments.len());
     let held: Parameters<'_> = &[&absent];
@@ -125,38 +123,57 @@ async fn lock(
     let partitions: Parameters<'_> = &[&topics, &indexes];
     let decided: Parameters<'_> = &[&ids.brokers, &ids.epochs, &ids.counters];
     let registrations: Parameters<'_> = &[&ids.brokers, &ids.epochs];
-    let remembered: Parameters<'_> = &[&producer_topics, &producer_indexes, &producer_ids];
     let wanted: Parameters<'_> = &[&objects];
-    let answers = connection
-        .begin(&[
-            query(facts::HOLD_ABSENT, held),
-            query(facts::LOCK_FENCE, fenced),
-            query(log::LOCK_PARTITIONS, partitions),
-            query(OUTCOMES, decided),
-            query(FORGOTTEN, registrations),
-            query(PRODUCERS, remembered),
-            query(super::NEW_OBJECT_IDS, wanted),
-            query(super::NOW, &[]),
-        ])
-        .await?;
-    facts::check_fence(fence, &answers[1])?;
-    let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.id).collect();
-    let mut rows = CommitRows {
-        decided: outcomes_of(&answers[3], &answers[4], &ids)?,
-        ..CommitRows::default()
-    };
-    for row in &answers[2] {
-        let (partition, state) = log::state_of_row(row)?;
-        rows.partitions.insert(partition, state);
+    let mut queries = vec![
+        query(facts::LOCK_FENCE, fenced),
+        query(LOCK_PARTITIONS, partitions),
+        query(OUTCOMES, decided),
+        query(FORGOTTEN, registrations),
+        query(super::NEW_OBJECT_IDS, wanted),
+        query(super::NOW, &[]),
+    ];
+    if !absent.is_empty() {
+        queries.insert(0, query(facts::HOLD_ABSENT, held));
     }
-    for row in &answers[5] {
+    let answers = connection.begin(&queries).await?;
+    let [.., fence_rows, partition_rows, decided, forgotten, object_ids, now] = &answers[..] else {
+        return Err(Error::bug("PostgreSQL answered fewer queries than asked").into());
+    };
+    facts::check_fence(fence, fence_rows)?;
+    let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.id).collect();
+    let mut rows =
+        CommitRows { decided: outcomes_of(decided, forgotten, &ids)?, ..CommitRows::default() };
+    let mut read = Vec::with_capacity(partition_rows.len());
+    for row in partition_rows {
+        let (partition, PartitionRow { state, .. }) = log::partition_of_row(row)?;
+        let producers = codec::decode_producers(row.try_get(8)?)?;
+        read.push((partition, CommitPartition { state, producers, spilled: Vec::new() }));
+    }
+    rows.partitions = read.into_iter().collect();
+    read_spilled(connection, segments, &mut rows).await?;
+    let object_ids = super::object_ids_of(object_ids)?;
+    Ok(Locked { rows, object_ids, now_ms: super::now_of(now)? })
+}
+
+/// Reads the producers that are named and not packed: a flight more, where there are any.
+async fn read_spilled(
+    connection: &Connection,
+    segments: &[SegmentFacts],
+    rows: &mut CommitRows,
+) -> PgResult<()> {
+    let named = rows.maybe_spilled(segments);
+    if named.is_empty() {
+        return Ok(());
+    }
+    let (topics, indexes, ids) = producers::spilled_columns(&named);
+    for row in connection.query(producers::SPILLED, &[&topics, &indexes, &ids]).await? {
         let topic = TopicId(row.try_get::<_, Uuid>(0)?);
         let partition = TopicPartition { topic, partition: PartitionIndex(row.try_get(1)?) };
-        let producer = log::producer_of_row(row, 2)?;
-        rows.producers.insert((partition, producer.id), producer);
+        if let Some(known) = rows.partitions.get_mut(&partition) {
+            known.producers.put_spilled(producers::producer_of_row(&row, 2)?);
+        }
     }
-    let object_ids = super::object_ids_of(&answers[6])?;
-    Ok(Locked { rows, object_ids, now_ms: super::now_of(&answers[7])? })
+    Ok(())
 }
 
 /// What was decided of these segments; an error if one has been forgotten.
@@ -188,62 +205,49 @@ fn outcomes_of(
     Ok(outcomes)
 }
 
-/// Partitions' states as columns.
+/// Partitions as columns.
 #[derive(Default)]
-struct StateColumns {
+struct PartitionColumns {
+    topics: Vec<Uuid>,
+    indexes: Vec<i32>,
     versions: Vec<i64>,
-    log_starts: Vec<i64>,
     high_watermarks: Vec<i64>,
     stable_offsets: Vec<i64>,
     bytes: Vec<i64>,
+    producers: Vec<Vec<u8>>,
+    spilled: SpilledColumns,
 }
 
-impl StateColumns {
-    fn new<'a>(states: impl Iterator<Item = &'a PartitionState>) -> PgResult<Self> {
+impl PartitionColumns {
+    fn new(partitions: &[(TopicPartition, CommitPartition)]) -> PgResult<Self> {
         let mut columns = Self::default();
-        for state in states {
-            columns.versions.push(to_stored(state.version)?);
-            columns.log_starts.push(state.log_start_offset);
-            columns.high_watermarks.push(state.high_watermark);
-            columns.stable_offsets.push(state.last_stable_offset);
-            columns.bytes.push(to_stored(state.bytes)?);
+        for (partition, row) in partitions {
+            columns.topics.push(partition.topic.0);
+            columns.indexes.push(partition.partition.0);
+            columns.versions.push(to_stored(row.state.version)?);
+            columns.high_watermarks.push(row.state.high_watermark);
+            columns.stable_offsets.push(row.state.last_stable_offset);
+            columns.bytes.push(to_stored(row.state.bytes)?);
+            columns.producers.push(codec::encode_producers(&row.producers));
+            for producer in &row.spilled {
+                columns.spilled.push(*partition, producer);
+            }
         }
         Ok(columns)
     }
 }
 
-/// Producers as columns.
-#[derive(Default)]
-struct ProducerColumns {
-    ids: Vec<i64>,
-    epochs: Vec<i16>,
-    batches: Vec<Vec<u8>>,
-    transaction_starts: Vec<Option<i64>>,
-    last_written: Vec<i64>,
-}
-
-impl ProducerColumns {
-    fn new<'a>(producers: impl Iterator<Item = &'a ProducerState>) -> Self {
-        let mut columns = Self::default();
-        for producer in producers {
-            columns.ids.push(producer.id.0);
-            columns.epochs.push(producer.epoch.0);
-            columns.batches.push(codec::encode_batches(&producer.batches));
-            columns.transaction_starts.push(producer.transaction_start);
-            columns.last_written.push(producer.last_written_ms);
-        }
-        columns
-    }
-}
-
-/// New objects and their extents as columns.
+/// New objects and their packed extents as columns.
 #[derive(Default)]
 struct ObjectColumns<'a> {
     ids: Vec<i64>,
     keys: Vec<&'a str>,
     sizes: Vec<i64>,
     live_bytes: Vec<i64>,
-    extents: ExtentColumns,
+    fresh_extents: Vec<i64>,
+    /// Of those that have any.
+    packed_ids: Vec<i64>,
+    packed: Vec<Vec<u8>>,
 }
 
 impl<'a> ObjectColumns<'a> {
@@ -254,8 +258,10 @@ impl<'a> ObjectColumns<'a> {
             columns.keys.push(&object.key);
             columns.sizes.push(to_stored(object.size)?);
             columns.live_bytes.push(to_stored(object.live_bytes())?);
-            for (partition, extent) in &object.extents {
-                columns.extents.push(*partition, extent, Some(*id))?;
+            columns.fresh_extents.push(sql_limit(object.extents.len()));
+            if !object.extents.is_empty() {
+                columns.packed_ids.push(*id);
+                columns.packed.push(codec::encode_fresh(&object.extents));
             }
         }
         Ok(columns)
@@ -273,47 +279,42 @@ async fn write(
     let outcomes = writes.decided.iter().map(|(_, outcome)| codec::encode_outcome(outcome));
     let outcomes: Vec<Vec<u8>> = outcomes.collect();
     let objects = ObjectColumns::new(writes, object_ids)?;
-    let changed: Vec<TopicPartition> = writes.partitions.keys().copied().collect();
-    let (topics, indexes) = columns(&changed);
-    let states = StateColumns::new(writes.partitions.values())?;
-    let named: Vec<(TopicPartition, ProducerId)> = writes.producers.keys().copied().collect();
-    let named: Vec<TopicPartition> = named.iter().map(|(partition, _)| *partition).collect();
-    let (producer_topics, producer_indexes) = columns(&named);
-    let producers = ProducerColumns::new(writes.producers.values());
+    let rows = PartitionColumns::new(&writes.partitions)?;
     let absent = facts::absent_key(fence);
     let release: Parameters<'_> = &[&absent];
     let decided: Parameters<'_> = &[&ids.brokers, &ids.epochs, &ids.counters, &outcomes];
-    let new: Parameters<'_> =
-        &[&objects.ids, &objects.keys, &objects.sizes, &objects.live_bytes, &now_ms];
-    let extents = objects.extents.parameters();
+    let new: Parameters<'_> = &[
+        &objects.ids,
+        &objects.keys,
+        &objects.sizes,
+        &objects.live_bytes,
+        &objects.fresh_extents,
+        &now_ms,
+    ];
+    let packed: Parameters<'_> = &[&objects.packed_ids, &objects.packed];
     let partitions: Parameters<'_> = &[
-        &topics,
-        &indexes,
-        &states.versions,
-        &states.log_starts,
-        &states.high_watermarks,
-        &states.stable_offsets,
-        &states.bytes,
+        &rows.topics,
+        &rows.indexes,
+        &rows.versions,
+        &rows.high_watermarks,
+        &rows.stable_offsets,
+        &rows.bytes,
+        &rows.producers,
     ];
-    let remembered: Parameters<'_> = &[
-        &producer_topics,
-        &producer_indexes,
-        &producers.ids,
-        &producers.epochs,
-        &producers.batches,
-        &producers.transaction_starts,
-        &producers.last_written,
+    let spilled = rows.spilled.parameters();
+    let mut changes = vec![
+        query(INSERT_OUTCOMES, decided),
+        query(INSERT_OBJECTS, new),
+        query(INSERT_FRESH, packed),
+        query(UPDATE_PARTITIONS, partitions),
     ];
-    connection
-        .commit(&[
-            query(INSERT_OUTCOMES, decided),
-            query(INSERT_OBJECTS, new),
-            query(ExtentColumns::INSERT, &extents),
-            query(UPDATE_PARTITIONS, partitions),
-            query(UPSERT_PRODUCERS, remembered),
-            facts::release(release),
-        ])
-        .await
+    if !rows.spilled.is_empty() {
+        changes.push(query(SpilledColumns::UPSERT, &spilled));
+    }
+    if !absent.is_empty() {
+        changes.push(facts::release(release));
+    }
+    connection.commit(&changes).await
 }
 
 pub(super) async fn outcome(
@@ -404,4 +405,16 @@ pub(super) async fn forget(
             facts::release(held),
         ])
         .await
+}
+
+pub(super) async fn forget_registrations(
+    connection: &Connection,
+    broker: BrokerId,
+    up_to: BrokerEpoch,
+) -> PgResult<()> {
+    let registrations: Parameters<'_> = &[&broker.0, &up_to.0];
+    connection.begin(&[]).await?;
+    let outcomes = "DELETE FROM outcomes WHERE broker = $1 AND epoch <= $2";
+    let forgotten = "DELETE FROM forgotten_outcomes WHERE broker = $1 AND epoch <= $2";
+    connection.commit(&[query(outcomes, registrations), query(forgotten, registrations)]).await
 }

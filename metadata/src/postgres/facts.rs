@@ -3,8 +3,10 @@
 
 use super::connection::{Connection, Parameters, Query, query};
 use super::error::PgResult;
+use super::fresh::{self, FreshExtents, ReleasedColumns};
 use super::{columns, log, sql_limit};
 use crate::facts::{Change, ChangeOutcome, Expect, FactKey, FactRange, Fence, Write};
+use crate::fresh::Wanted;
 use crate::validate;
 use bytes::Bytes;
 use kfs::TopicPartition;
@@ -76,10 +78,13 @@ pub(super) async fn scan(
 struct Locked {
     facts: BTreeMap<String, Vec<u8>>,
     existing: Vec<TopicPartition>,
+    /// Fresh extents of the partitions that end.
+    fresh: Vec<Wanted>,
     now_ms: i64,
 }
 
-pub(super) async fn change(connection: &Connection, change: &Change) -> PgResult<ChangeOutcome> {
+pub(super) async fn change(fresh: FreshExtents<'_>, change: &Change) -> PgResult<ChangeOutcome> {
+    let connection = fresh.sql;
     let absent: Vec<&str> = change
         .checks
         .iter()
@@ -99,7 +104,10 @@ pub(super) async fn change(connection: &Connection, change: &Change) -> PgResult
     if let Some(partition) = locked.existing.first() {
         return Err(validate::partition_exists(*partition).into());
     }
-    write(connection, change, &absent, &created, &dropped, locked.now_ms).await?;
+    let gone = fresh.find_all_locked(locked.fresh).await?;
+    let released = ReleasedColumns::gone(gone.iter().flatten());
+    let partitions = Partitions { created, dropped, released, now_ms: locked.now_ms };
+    write(connection, change, &absent, &partitions).await?;
     Ok(ChangeOutcome::Applied)
 }
 
@@ -137,19 +145,32 @@ async fn lock(
             facts.insert(row.try_get(0)?, value);
         }
     }
-    let existing = answers[3].iter().map(|row| Ok(log::state_of_row(row)?.0));
+    let mut fresh = Vec::new();
+    for row in &answers[2] {
+        let (partition, row) = log::partition_of_row(row)?;
+        fresh.push(Wanted { partition, range: row.fresh_range(), limit: usize::MAX });
+    }
+    let existing = answers[3].iter().map(|row| Ok(log::partition_of_row(row)?.0));
     let existing: PgResult<Vec<TopicPartition>> = existing.collect();
-    Ok(Locked { facts, existing: existing?, now_ms: super::now_of(&answers[4])? })
+    Ok(Locked { facts, existing: existing?, fresh, now_ms: super::now_of(&answers[4])? })
+}
+
+/// The partitions that begin and end with a change.
+struct Partitions {
+    created: Vec<TopicPartition>,
+    dropped: Vec<TopicPartition>,
+    /// The fresh extents of those that end.
+    released: ReleasedColumns,
+    now_ms: i64,
 }
 
 async fn write(
     connection: &Connection,
     change: &Change,
     absent: &[&str],
-    created: &[TopicPartition],
-    dropped: &[TopicPartition],
-    now_ms: i64,
+    partitions: &Partitions,
 ) -> PgResult<()> {
+    let Partitions { created, dropped, released, now_ms } = partitions;
     let mut puts: BTreeMap<&str, &[u8]> = BTreeMap::new();
     let mut deletes: Vec<&str> = Vec::new();
     for write in &change.writes {
@@ -169,7 +190,8 @@ async fn write(
     let release_keys: Parameters<'_> = &[&absent];
     let create: Parameters<'_> = &[&create_topics, &create_indexes];
     let drop: Parameters<'_> = &[&drop_topics, &drop_indexes];
-    let unnamed: Parameters<'_> = &[&drop_topics, &drop_indexes, &now_ms];
+    let unnamed: Parameters<'_> = &[&drop_topics, &drop_indexes, now_ms];
+    let released = released.parameters(now_ms);
     let mut changes = Vec::new();
     if !keys.is_empty() {
         changes.push(query(PUT, put));
@@ -181,6 +203,7 @@ async fn write(
         changes.push(release(release_keys));
     }
     if !dropped.is_empty() {
+        changes.extend(fresh::release(&released));
         changes.push(query(log::DROP_EXTENTS, unnamed));
         changes.extend(log::DROP_PARTITIONS.map(|sql| query(sql, drop)));
     }

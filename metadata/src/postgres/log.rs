@@ -1,34 +1,41 @@
-//! Partitions and their extents. A read is one statement, which sees one moment.
+//! Partitions and their extents. A read is one statement, which sees one moment of the partition and
+//! its extents with rows; the fresh ones are found then.
 
 use super::connection::{Connection, Parameters, query};
 use super::error::PgResult;
+use super::fresh::{self, FreshExtents, ReleasedColumns};
 use super::{facts, sql_limit};
 use crate::codec::{self, stored_unsigned, to_stored};
 use crate::facts::{Change, Fence, PartitionChange};
-use crate::rows::{AbortedTransaction, Extent, ExtentPage, PartitionState, Place, ProducerState};
+use crate::fresh::{PartitionRow, Placed, Wanted, first_at_time, newest};
+use crate::rows::{AbortedTransaction, Extent, ExtentPage, PartitionState, Place};
 use floe_env::Error;
-use kfs::{PartitionIndex, ProducerEpoch, ProducerId, TopicId, TopicPartition};
+use kfs::{PartitionIndex, ProducerId, TopicId, TopicPartition};
+use std::ops::Range;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-/// The columns that [`state_of_row`] takes, from the table `p`.
+/// How often a read starts over because extents were merged meanwhile.
+const READ_ATTEMPTS_MAX: u32 = 8;
+
+/// The columns that [`partition_of_row`] takes, from the table `p`.
 macro_rules! select_partitions {
     ($rest:literal) => {
         concat!(
             "SELECT p.topic, p.partition, p.version, p.log_start_offset, p.high_watermark,
-                 p.last_stable_offset, p.bytes FROM ",
+                 p.last_stable_offset, p.bytes, p.fresh_from FROM ",
             $rest
         )
     };
 }
 
-/// The columns that [`state_of_row`] and then [`extent_of_row`] take: a partition with some of its
-/// extents, which are chosen from the table `x`.
+/// The columns that [`partition_of_row`] and then [`extent_of_row`] take: a partition with some of
+/// its extents that have rows, which are chosen from the table `x`.
 macro_rules! select_extents {
     ($chosen:literal) => {
         concat!(
             "SELECT p.topic, p.partition, p.version, p.log_start_offset, p.high_watermark,
-                 p.last_stable_offset, p.bytes,
+                 p.last_stable_offset, p.bytes, p.fresh_from,
                  e.base_offset, e.last_offset, o.key, e.position, e.length, e.place, e.flags,
                  e.max_timestamp_ms
              FROM partitions p LEFT JOIN LATERAL (
@@ -49,7 +56,7 @@ pub(super) const LOCK_PARTITIONS: &str = select_partitions!(
      ORDER BY p.topic, p.partition FOR UPDATE"
 );
 pub(super) const CREATE_PARTITIONS: &str = "INSERT INTO partitions
-    SELECT topic, partition, 0, 0, 0, 0, 0
+    SELECT topic, partition, 0, 0, 0, 0, 0, 0, ''::bytea
     FROM unnest($1::uuid[], $2::int[]) AS named (topic, partition)";
 pub(super) const DROP_PARTITIONS: [&str; 3] = [
     "DELETE FROM partitions WHERE (topic, partition) IN
@@ -59,7 +66,7 @@ pub(super) const DROP_PARTITIONS: [&str; 3] = [
     "DELETE FROM aborted WHERE (topic, partition) IN
          (SELECT * FROM unnest($1::uuid[], $2::int[]))",
 ];
-/// Drops all extents of partitions, and the references that they were.
+/// Drops all extents of partitions that have rows, and the references that they were.
 pub(super) const DROP_EXTENTS: &str = "WITH gone AS (
         DELETE FROM extents WHERE (topic, partition) IN
             (SELECT * FROM unnest($1::uuid[], $2::int[])) RETURNING object, length
@@ -83,13 +90,13 @@ const DROP_EXTENTS_BELOW: &str = "WITH gone AS (
         FROM counted WHERE objects.id = counted.object
     )
     UPDATE partitions SET log_start_offset = $3, version = version + 1,
-        bytes = bytes - (SELECT coalesce(sum(bytes), 0) FROM counted)
+        bytes = bytes - $5 - (SELECT coalesce(sum(bytes), 0) FROM counted)
     WHERE topic = $1 AND partition = $2";
 const DROP_ABORTED_BELOW: &str =
     "DELETE FROM aborted WHERE topic = $1 AND partition = $2 AND last_offset < $3";
 
-/// A partition's state of the first seven columns.
-pub(super) fn state_of_row(row: &Row) -> PgResult<(TopicPartition, PartitionState)> {
+/// A partition of the first eight columns.
+pub(super) fn partition_of_row(row: &Row) -> PgResult<(TopicPartition, PartitionRow)> {
     let partition = TopicPartition {
         topic: TopicId(row.try_get::<_, Uuid>(0)?),
         partition: PartitionIndex(row.try_get(1)?),
@@ -101,7 +108,7 @@ pub(super) fn state_of_row(row: &Row) -> PgResult<(TopicPartition, PartitionStat
         last_stable_offset: row.try_get(5)?,
         bytes: stored_unsigned(row.try_get(6)?)?,
     };
-    Ok((partition, state))
+    Ok((partition, PartitionRow { state, fresh_from: row.try_get(7)? }))
 }
 
 /// An extent of eight columns from `at` on; `None` where a join found none.
@@ -132,27 +139,19 @@ pub(super) fn extent_of_row(row: &Row, at: usize) -> PgResult<Option<Extent>> {
     }))
 }
 
-fn page_of_rows(rows: &[Row]) -> PgResult<Option<ExtentPage>> {
+/// A partition and the extents with rows that were chosen of it.
+type Page = (PartitionRow, Vec<Extent>);
+
+fn page_of_rows(rows: &[Row]) -> PgResult<Option<Page>> {
     let Some(first) = rows.first() else {
         return Ok(None);
     };
-    let (_, state) = state_of_row(first)?;
+    let (_, partition) = partition_of_row(first)?;
     let mut extents = Vec::with_capacity(rows.len());
     for row in rows {
-        extents.extend(extent_of_row(row, 7)?);
+        extents.extend(extent_of_row(row, 8)?);
     }
-    Ok(Some(ExtentPage { state, extents }))
-}
-
-/// A producer of the columns (producer, epoch, batches, transaction start, last written).
-pub(super) fn producer_of_row(row: &Row, at: usize) -> PgResult<ProducerState> {
-    Ok(ProducerState {
-        id: ProducerId(row.try_get(at)?),
-        epoch: ProducerEpoch(row.try_get(at + 1)?),
-        batches: codec::decode_batches(row.try_get(at + 2)?)?,
-        transaction_start: row.try_get(at + 3)?,
-        last_written_ms: row.try_get(at + 4)?,
-    })
+    Ok(Some((partition, extents)))
 }
 
 /// The partitions that a change creates, and those that it drops.
@@ -185,14 +184,41 @@ pub(super) async fn partition_states(
         )
         .await?;
     let states = rows.iter().map(|row| match row.try_get::<_, Option<Uuid>>(0)? {
-        Some(_) => Ok(Some(state_of_row(row)?.1)),
+        Some(_) => Ok(Some(partition_of_row(row)?.1.state)),
         None => Ok(None),
     });
     states.collect()
 }
 
+/// Takes a page of a partition's extents with rows, and the fresh ones that `wanted` says then. If
+/// some of these are packed no longer, it starts over: they have rows by now.
+async fn read(
+    fresh: FreshExtents<'_>,
+    sql: &'static str,
+    parameters: Parameters<'_>,
+    wanted: impl Fn(&PartitionRow, &[Extent]) -> (Range<i64>, usize),
+) -> PgResult<Option<(PartitionRow, Vec<Extent>, Vec<Placed>)>> {
+    for attempt in 1..=READ_ATTEMPTS_MAX {
+        let rows = fresh.sql.query(sql, parameters).await?;
+        let Some((row, extents)) = page_of_rows(&rows)? else {
+            return Ok(None);
+        };
+        let (partition, _) = partition_of_row(&rows[0])?;
+        let (range, limit) = wanted(&row, &extents);
+        if attempt == READ_ATTEMPTS_MAX {
+            fresh.index.clear();
+        }
+        let found = fresh.find_all(vec![Wanted { partition, range, limit }]).await?;
+        if let Some(mut found) = found {
+            fresh.index.forget_below(partition, row.fresh_range().start);
+            return Ok(Some((row, extents, found.pop().unwrap_or_default())));
+        }
+    }
+    Err(fresh::gap().into())
+}
+
 pub(super) async fn extents(
-    connection: &Connection,
+    fresh: FreshExtents<'_>,
     partition: TopicPartition,
     offset: i64,
     limit: usize,
@@ -205,65 +231,45 @@ pub(super) async fn extents(
              ORDER BY base_offset DESC LIMIT 1), $3)
          AND x.last_offset >= $3 ORDER BY x.base_offset LIMIT $4"
     );
-    let limit = sql_limit(limit);
-    let parameters: Parameters<'_> = &[&partition.topic.0, &partition.partition.0, &offset, &limit];
-    page_of_rows(&connection.query(sql, parameters).await?)
+    let most = sql_limit(limit);
+    let parameters: Parameters<'_> = &[&partition.topic.0, &partition.partition.0, &offset, &most];
+    let wanted = |row: &PartitionRow, extents: &[Extent]| {
+        let range = row.fresh_range();
+        (range.start.max(offset)..range.end, limit - extents.len())
+    };
+    let read = read(fresh, sql, parameters, wanted).await?;
+    Ok(read.map(|(row, mut extents, found)| {
+        extents.extend(found.iter().map(Placed::to_extent));
+        ExtentPage { state: row.state, extents }
+    }))
 }
 
 pub(super) async fn extent_by_time(
-    connection: &Connection,
+    fresh: FreshExtents<'_>,
     partition: TopicPartition,
     timestamp_ms: i64,
 ) -> PgResult<Option<(PartitionState, Option<Extent>)>> {
     let sql = select_extents!("AND x.max_timestamp_ms >= $3 ORDER BY x.base_offset LIMIT 1");
     let parameters: Parameters<'_> = &[&partition.topic.0, &partition.partition.0, &timestamp_ms];
-    let page = page_of_rows(&connection.query(sql, parameters).await?)?;
-    Ok(page.map(|mut page| (page.state, page.extents.pop())))
+    let wanted = |row: &PartitionRow, extents: &[Extent]| {
+        (row.fresh_range(), if extents.is_empty() { usize::MAX } else { 0 })
+    };
+    let read = read(fresh, sql, parameters, wanted).await?;
+    Ok(read.map(|(row, mut extents, found)| {
+        let extent = extents.pop().or_else(|| first_at_time(&found, timestamp_ms));
+        (row.state, extent)
+    }))
 }
 
 pub(super) async fn extent_of_max_timestamp(
-    connection: &Connection,
+    fresh: FreshExtents<'_>,
     partition: TopicPartition,
 ) -> PgResult<Option<(PartitionState, Option<Extent>)>> {
     let sql = select_extents!("ORDER BY x.max_timestamp_ms DESC, x.base_offset LIMIT 1");
     let parameters: Parameters<'_> = &[&partition.topic.0, &partition.partition.0];
-    let page = page_of_rows(&connection.query(sql, parameters).await?)?;
-    Ok(page.map(|mut page| (page.state, page.extents.pop())))
-}
-
-pub(super) async fn producers(
-    connection: &Connection,
-    partition: TopicPartition,
-) -> PgResult<Vec<ProducerState>> {
-    let rows = connection
-        .query(
-            "SELECT producer, epoch, batches, transaction_start, last_written_ms FROM producers
-             WHERE topic = $1 AND partition = $2 ORDER BY producer",
-            &[&partition.topic.0, &partition.partition.0],
-        )
-        .await?;
-    rows.iter().map(|row| producer_of_row(row, 0)).collect()
-}
-
-/// Holds the partition's lock, so that no commit reads what is forgotten here.
-pub(super) async fn expire_producers(
-    connection: &Connection,
-    partition: TopicPartition,
-    written_before_ms: i64,
-) -> PgResult<usize> {
-    let (topics, indexes) = super::columns(&[partition]);
-    let named: Parameters<'_> = &[&topics, &indexes];
-    connection.begin(&[query(LOCK_PARTITIONS, named)]).await?;
-    let expired = connection
-        .query(
-            "DELETE FROM producers WHERE topic = $1 AND partition = $2
-                 AND last_written_ms < $3 AND transaction_start IS NULL
-             RETURNING producer",
-            &[&partition.topic.0, &partition.partition.0, &written_before_ms],
-        )
-        .await?;
-    connection.commit(&[]).await?;
-    Ok(expired.len())
+    let wanted = |row: &PartitionRow, _: &[Extent]| (row.fresh_range(), usize::MAX);
+    let read = read(fresh, sql, parameters, wanted).await?;
+    Ok(read.map(|(row, mut extents, found)| (row.state, newest(extents.pop(), &found))))
 }
 
 pub(super) async fn aborted(
@@ -292,31 +298,39 @@ pub(super) async fn aborted(
 }
 
 pub(super) async fn advance_log_start(
-    connection: &Connection,
+    fresh: FreshExtents<'_>,
     partition: TopicPartition,
     offset: i64,
 ) -> PgResult<Option<PartitionState>> {
+    let connection = fresh.sql;
     let (topics, indexes) = super::columns(&[partition]);
     let named: Parameters<'_> = &[&topics, &indexes];
     let answers =
         connection.begin(&[query(LOCK_PARTITIONS, named), query(super::NOW, &[])]).await?;
-    let before = answers[0].first().map(state_of_row).transpose()?;
+    let before = answers[0].first().map(partition_of_row).transpose()?.map(|(_, row)| row);
     let now_ms = super::now_of(&answers[1])?;
-    let target = before.map(|(_, state)| (offset.min(state.high_watermark), state));
-    let Some((log_start, _)) = target.filter(|(start, state)| *start > state.log_start_offset)
+    let target = before.map(|row| (offset.min(row.state.high_watermark), row));
+    let Some((log_start, row)) = target.filter(|(start, row)| *start > row.state.log_start_offset)
     else {
         connection.roll_back().await?;
-        return Ok(before.map(|(_, state)| state));
+        return Ok(before.map(|row| row.state));
     };
+    let range = row.fresh_range().start..log_start;
+    let mut gone = fresh.find_locked(Wanted { partition, range, limit: usize::MAX }).await?;
+    gone.retain(|one| one.extent.last_offset < log_start);
+    let gone_bytes = to_stored(gone.iter().map(|one| one.extent.length).sum())?;
+    let released = ReleasedColumns::gone(&gone);
+    let released = released.parameters(&now_ms);
+    let [lock, release, drop] = fresh::release(&released);
     let (topic, index) = (partition.topic.0, partition.partition.0);
     let below: Parameters<'_> = &[&topic, &index, &log_start];
-    let dropped: Parameters<'_> = &[&topic, &index, &log_start, &now_ms];
+    let dropped: Parameters<'_> = &[&topic, &index, &log_start, &now_ms, &gone_bytes];
     // The state afterwards is read in the transaction, while the partition is locked.
     connection.query(DROP_EXTENTS_BELOW, dropped).await?;
     let rows = connection.query(PARTITIONS, named).await?;
-    let after = rows.first().map(state_of_row).transpose()?;
-    connection.commit(&[query(DROP_ABORTED_BELOW, below)]).await?;
-    Ok(after.map(|(_, state)| state))
+    let after = rows.first().map(partition_of_row).transpose()?;
+    connection.commit(&[lock, release, drop, query(DROP_ABORTED_BELOW, below)]).await?;
+    Ok(after.map(|(_, row)| row.state))
 }
 
 /// Extents as the columns of an insert.
@@ -390,7 +404,7 @@ pub(super) async fn begin_replacement(
     partition: TopicPartition,
     offset: i64,
     count: usize,
-) -> PgResult<(Option<ExtentPage>, i64)> {
+) -> PgResult<(Option<Page>, i64)> {
     let absent = facts::absent_key(fence);
     let (topics, indexes) = super::columns(&[partition]);
     let limit = sql_limit(count);

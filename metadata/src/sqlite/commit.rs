@@ -2,17 +2,19 @@
 //! written; the writer is alone, so nothing needs a lock.
 
 use super::error::SqlResult;
-use super::{facts, log, objects};
+use super::{facts, log, objects, producers};
 use crate::codec;
-use crate::decide::{self, CommitRows, CommitWrites};
+use crate::decide::{self, CommitPartition, CommitRows, CommitWrites, NewObject};
 use crate::facts::Fence;
-use crate::rows::{ProducerState, SegmentFacts, SegmentOutcome};
+use crate::rows::{SegmentFacts, SegmentOutcome};
 use crate::validate;
-use kfs::{ProducerEpoch, ProducerId, SegmentId, TopicPartition};
-use rusqlite::{Connection, OptionalExtension, Row};
+use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
+use rusqlite::Connection;
+use std::sync::atomic::AtomicI64;
 
 pub(crate) fn commit(
     sql: &Connection,
+    object_ids: &AtomicI64,
     fence: &Fence,
     segments: &[SegmentFacts],
     now_ms: i64,
@@ -20,7 +22,7 @@ pub(crate) fn commit(
     facts::check_fence(sql, fence)?;
     let rows = read_rows(sql, segments)?;
     let writes = decide::decide_commit(segments, rows, now_ms);
-    write_rows(sql, &writes, now_ms)?;
+    write_rows(sql, object_ids, &writes, now_ms)?;
     Ok(writes.outcomes)
 }
 
@@ -31,49 +33,85 @@ fn read_rows(sql: &Connection, segments: &[SegmentFacts]) -> SqlResult<CommitRow
             rows.decided.insert(segment.id, outcome);
         }
     }
+    let mut partitions = Vec::new();
     for partition in decide::partitions_named(segments) {
-        if let Some(state) = log::partition_state(sql, partition)? {
-            rows.partitions.insert(partition, state);
+        if let Some(row) = read_partition(sql, partition)? {
+            partitions.push((partition, row));
         }
     }
-    for (partition, id) in decide::producers_named(segments) {
-        if let Some(producer) = producer(sql, partition, id)? {
-            rows.producers.insert((partition, id), producer);
+    rows.partitions = partitions.into_iter().collect();
+    for (partition, id) in rows.maybe_spilled(segments) {
+        if let Some(row) = rows.partitions.get_mut(&partition) {
+            producers::add_spilled(sql, partition, id, &mut row.producers)?;
         }
     }
     Ok(rows)
 }
 
-fn write_rows(sql: &Connection, writes: &CommitWrites, now_ms: i64) -> SqlResult<()> {
-    for (partition, state) in &writes.partitions {
-        log::update_partition(sql, *partition, state)?;
-    }
-    let mut upsert = sql.prepare_cached(
-        "INSERT INTO producers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-         ON CONFLICT (topic, partition, producer) DO UPDATE SET epoch = excluded.epoch,
-             batches = excluded.batches, transaction_start = excluded.transaction_start,
-             last_written_ms = excluded.last_written_ms",
+fn read_partition(
+    sql: &Connection,
+    partition: TopicPartition,
+) -> SqlResult<Option<CommitPartition>> {
+    let mut statement = sql.prepare_cached(
+        "SELECT version, log_start_offset, high_watermark, last_stable_offset, bytes, producers
+         FROM partitions WHERE topic = ?1 AND partition = ?2",
     )?;
-    for ((partition, id), producer) in &writes.producers {
-        upsert.execute((
-            partition.topic.0.as_bytes(),
-            partition.partition.0,
-            id.0,
-            producer.epoch.0,
-            codec::encode_batches(&producer.batches),
-            producer.transaction_start,
-            producer.last_written_ms,
-        ))?;
+    let mut rows = statement.query((partition.topic.0.as_bytes(), partition.partition.0))?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let packed = row.get_ref(5)?.as_blob().map_err(rusqlite::Error::from)?;
+    let producers = codec::decode_producers(packed)?;
+    let state = log::state_of_row(row)?;
+    Ok(Some(CommitPartition { state, producers, spilled: Vec::new() }))
+}
+
+fn write_partition(
+    sql: &Connection,
+    partition: TopicPartition,
+    row: &CommitPartition,
+) -> SqlResult<()> {
+    let mut statement = sql.prepare_cached(
+        "UPDATE partitions SET version = ?3, high_watermark = ?4, last_stable_offset = ?5,
+             bytes = ?6, producers = ?7
+         WHERE topic = ?1 AND partition = ?2",
+    )?;
+    statement.execute((
+        partition.topic.0.as_bytes(),
+        partition.partition.0,
+        codec::to_stored(row.state.version)?,
+        row.state.high_watermark,
+        row.state.last_stable_offset,
+        codec::to_stored(row.state.bytes)?,
+        codec::encode_producers(&row.producers),
+    ))?;
+    Ok(())
+}
+
+fn write_rows(
+    sql: &Connection,
+    object_ids: &AtomicI64,
+    writes: &CommitWrites,
+    now_ms: i64,
+) -> SqlResult<()> {
+    for (partition, row) in &writes.partitions {
+        producers::spill(sql, *partition, &row.spilled)?;
+        write_partition(sql, *partition, row)?;
     }
     for object in &writes.objects {
-        let live_bytes = codec::to_stored(object.live_bytes())?;
-        let id = objects::insert(sql, &object.key, object.size, live_bytes, now_ms)?;
-        for (partition, extent) in &object.extents {
-            log::insert_extent(sql, *partition, extent, Some(id))?;
-        }
+        write_object(sql, objects::next_id(object_ids), object, now_ms)?;
     }
     for (id, outcome) in &writes.decided {
         insert_outcome(sql, *id, outcome)?;
+    }
+    Ok(())
+}
+
+fn write_object(sql: &Connection, id: i64, object: &NewObject, now_ms: i64) -> SqlResult<()> {
+    objects::insert(sql, id, object, now_ms)?;
+    if !object.extents.is_empty() {
+        sql.prepare_cached("INSERT INTO fresh_segments VALUES (?1, ?2)")?
+            .execute((id, codec::encode_fresh(&object.extents)))?;
     }
     Ok(())
 }
@@ -82,17 +120,14 @@ fn write_rows(sql: &Connection, writes: &CommitWrites, now_ms: i64) -> SqlResult
 pub(crate) fn outcome(sql: &Connection, id: SegmentId) -> SqlResult<Option<SegmentOutcome>> {
     let counter = codec::to_stored(id.counter)?;
     let mut statement = sql.prepare_cached(
-        "SELECT outcome FROM outcomes WHERE broker = ?1 AND epoch = ?2 AND counter = ?3",
+        "SELECT (SELECT outcome FROM outcomes WHERE broker = ?1 AND epoch = ?2 AND counter = ?3),
+             (SELECT up_to FROM forgotten_outcomes WHERE broker = ?1 AND epoch = ?2)",
     )?;
-    let stored: Option<Vec<u8>> =
-        statement.query_row((id.broker.0, id.epoch.0, counter), |row| row.get(0)).optional()?;
+    let (stored, forgotten): (Option<Vec<u8>>, Option<i64>) = statement
+        .query_row((id.broker.0, id.epoch.0, counter), |row| Ok((row.get(0)?, row.get(1)?)))?;
     if let Some(stored) = stored {
         return Ok(Some(codec::decode_outcome(&stored)?));
     }
-    let mut statement = sql
-        .prepare_cached("SELECT up_to FROM forgotten_outcomes WHERE broker = ?1 AND epoch = ?2")?;
-    let forgotten: Option<i64> =
-        statement.query_row((id.broker.0, id.epoch.0), |row| row.get(0)).optional()?;
     if forgotten.is_some_and(|up_to| counter <= up_to) {
         return Err(validate::forgotten(id).into());
     }
@@ -128,27 +163,16 @@ pub(crate) fn forget(sql: &Connection, fence: &Fence, up_to: SegmentId) -> SqlRe
     Ok(())
 }
 
-fn producer(
+pub(crate) fn forget_registrations(
     sql: &Connection,
-    partition: TopicPartition,
-    id: ProducerId,
-) -> SqlResult<Option<ProducerState>> {
-    let mut statement = sql.prepare_cached(
-        "SELECT producer, epoch, batches, transaction_start, last_written_ms FROM producers
-         WHERE topic = ?1 AND partition = ?2 AND producer = ?3",
-    )?;
-    let mut rows = statement.query((partition.topic.0.as_bytes(), partition.partition.0, id.0))?;
-    rows.next()?.map(producer_of_row).transpose()
-}
-
-/// A producer of the columns (producer, epoch, batches, transaction start, last written).
-pub(crate) fn producer_of_row(row: &Row<'_>) -> SqlResult<ProducerState> {
-    let batches: Vec<u8> = row.get(2)?;
-    Ok(ProducerState {
-        id: ProducerId(row.get(0)?),
-        epoch: ProducerEpoch(row.get(1)?),
-        batches: codec::decode_batches(&batches)?,
-        transaction_start: row.get(3)?,
-        last_written_ms: row.get(4)?,
-    })
+    broker: BrokerId,
+    up_to: BrokerEpoch,
+) -> SqlResult<()> {
+    for statement in [
+        "DELETE FROM outcomes WHERE broker = ?1 AND epoch <= ?2",
+        "DELETE FROM forgotten_outcomes WHERE broker = ?1 AND epoch <= ?2",
+    ] {
+        sql.prepare_cached(statement)?.execute((broker.0, up_to.0))?;
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Keyed facts, and the partitions that begin and end with them.
 
 use super::error::SqlResult;
+use super::fresh::FreshExtents;
 use super::{log, sql_limit};
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence, PartitionChange, Write};
 use crate::validate;
@@ -45,7 +46,12 @@ pub(crate) fn scan(
     Ok(facts)
 }
 
-pub(crate) fn change(sql: &Connection, change: &Change, now_ms: i64) -> SqlResult<ChangeOutcome> {
+pub(crate) fn change(
+    fresh: FreshExtents<'_>,
+    change: &Change,
+    now_ms: i64,
+) -> SqlResult<ChangeOutcome> {
+    let sql = fresh.sql;
     for check in &change.checks {
         if !validate::holds(check, value(sql, &check.key)?.as_deref()) {
             return Ok(ChangeOutcome::Rejected);
@@ -62,11 +68,13 @@ pub(crate) fn change(sql: &Connection, change: &Change, now_ms: i64) -> SqlResul
             Write::Delete(key) => delete.execute([key.as_str()])?,
         };
     }
+    let mut dropped = Vec::new();
     for change in &change.partitions {
         match change {
             PartitionChange::Create(partition) => log::create_partition(sql, *partition)?,
-            PartitionChange::Drop(partition) => log::drop_partition(sql, *partition, now_ms)?,
+            PartitionChange::Drop(partition) => dropped.push(*partition),
         }
     }
+    log::drop_partitions(fresh, &dropped, now_ms)?;
     Ok(ChangeOutcome::Applied)
 }

@@ -1,17 +1,15 @@
 //! Partitions and their extents.
 
 use super::error::{SqlError, SqlResult};
-use super::{commit, facts, objects, sql_limit};
+use super::fresh::{self, FreshExtents};
+use super::{objects, sql_limit};
 use crate::codec::{self, stored_unsigned, to_stored};
-use crate::facts::{ChangeOutcome, Fence};
-use crate::rows::{
-    AbortedTransaction, Extent, ExtentPage, PartitionState, Place, ProducerState, Replacement,
-};
+use crate::fresh::{PartitionRow, Placed, Released, Wanted};
+use crate::rows::{AbortedTransaction, Extent, ExtentPage, PartitionState, Place};
 use crate::validate;
 use floe_env::Error;
 use kfs::{ProducerId, TopicPartition};
 use rusqlite::{Connection, Row, params};
-use std::collections::BTreeMap;
 
 /// The columns that `extent_of_row` takes.
 macro_rules! select_extent {
@@ -49,32 +47,39 @@ fn extent_of_row(row: &Row<'_>) -> SqlResult<Extent> {
     })
 }
 
-pub(crate) fn partition_state(
+pub(crate) fn partition_row(
     sql: &Connection,
     partition: TopicPartition,
-) -> SqlResult<Option<PartitionState>> {
+) -> SqlResult<Option<PartitionRow>> {
     let mut statement = sql.prepare_cached(
-        "SELECT version, log_start_offset, high_watermark, last_stable_offset, bytes
+        "SELECT version, log_start_offset, high_watermark, last_stable_offset, bytes, fresh_from
          FROM partitions WHERE topic = ?1 AND partition = ?2",
     )?;
     let mut rows = statement.query((partition.topic.0.as_bytes(), partition.partition.0))?;
     let Some(row) = rows.next()? else {
         return Ok(None);
     };
-    Ok(Some(PartitionState {
+    Ok(Some(PartitionRow { state: state_of_row(row)?, fresh_from: row.get(5)? }))
+}
+
+/// A partition's state of the first five columns.
+pub(crate) fn state_of_row(row: &Row<'_>) -> SqlResult<PartitionState> {
+    Ok(PartitionState {
         version: stored_unsigned(row.get(0)?)?,
         log_start_offset: row.get(1)?,
         high_watermark: row.get(2)?,
         last_stable_offset: row.get(3)?,
         bytes: stored_unsigned(row.get(4)?)?,
-    }))
+    })
 }
 
 pub(crate) fn partition_states(
     sql: &Connection,
     partitions: &[TopicPartition],
 ) -> SqlResult<Vec<Option<PartitionState>>> {
-    partitions.iter().map(|partition| partition_state(sql, *partition)).collect()
+    let state =
+        |partition: &TopicPartition| Ok(partition_row(sql, *partition)?.map(|row| row.state));
+    partitions.iter().map(state).collect()
 }
 
 pub(crate) fn update_partition(
@@ -101,31 +106,46 @@ pub(crate) fn update_partition(
 
 pub(crate) fn create_partition(sql: &Connection, partition: TopicPartition) -> SqlResult<()> {
     let mut statement = sql.prepare_cached(
-        "INSERT INTO partitions VALUES (?1, ?2, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING",
+        "INSERT INTO partitions VALUES (?1, ?2, 0, 0, 0, 0, 0, 0, x'') ON CONFLICT DO NOTHING",
     )?;
     let made = statement.execute((partition.topic.0.as_bytes(), partition.partition.0))?;
     if made == 1 { Ok(()) } else { Err(validate::partition_exists(partition).into()) }
 }
 
-pub(crate) fn drop_partition(
-    sql: &Connection,
-    partition: TopicPartition,
+/// Drops partitions that exist, with all that is theirs.
+pub(crate) fn drop_partitions(
+    fresh: FreshExtents<'_>,
+    partitions: &[TopicPartition],
     now_ms: i64,
 ) -> SqlResult<()> {
-    dereference_below(sql, partition, i64::MAX, now_ms)?;
-    let named = (partition.topic.0.as_bytes(), partition.partition.0);
-    for statement in [
-        "DELETE FROM partitions WHERE topic = ?1 AND partition = ?2",
-        "DELETE FROM extents WHERE topic = ?1 AND partition = ?2",
-        "DELETE FROM producers WHERE topic = ?1 AND partition = ?2",
-        "DELETE FROM aborted WHERE topic = ?1 AND partition = ?2",
-    ] {
-        sql.prepare_cached(statement)?.execute(named)?;
+    let sql = fresh.sql;
+    let mut wanted = Vec::with_capacity(partitions.len());
+    for partition in partitions {
+        if let Some(row) = partition_row(sql, *partition)? {
+            let (partition, range) = (*partition, row.fresh_range());
+            wanted.push(Wanted { partition, range, limit: usize::MAX });
+        }
+    }
+    for extents in fresh.find_all(wanted)? {
+        fresh::drop_all(sql, &extents, now_ms)?;
+    }
+    for partition in partitions {
+        dereference_below(sql, *partition, i64::MAX, now_ms)?;
+        let named = (partition.topic.0.as_bytes(), partition.partition.0);
+        for statement in [
+            "DELETE FROM partitions WHERE topic = ?1 AND partition = ?2",
+            "DELETE FROM extents WHERE topic = ?1 AND partition = ?2",
+            "DELETE FROM producers WHERE topic = ?1 AND partition = ?2",
+            "DELETE FROM aborted WHERE topic = ?1 AND partition = ?2",
+        ] {
+            sql.prepare_cached(statement)?.execute(named)?;
+        }
     }
     Ok(())
 }
 
-/// Takes away the references of all extents that end below an offset, and answers their bytes.
+/// Takes away the references of all extents with rows that end below an offset, and answers their
+/// bytes.
 fn dereference_below(
     sql: &Connection,
     partition: TopicPartition,
@@ -143,7 +163,7 @@ fn dereference_below(
     let mut total = 0;
     while let Some(row) = rows.next()? {
         let (object, bytes): (i64, i64) = (row.get(0)?, row.get(1)?);
-        objects::dereference(sql, object, bytes, now_ms)?;
+        objects::release(sql, object, Released { extents: 0, bytes }, now_ms)?;
         total += bytes;
     }
     Ok(total)
@@ -178,14 +198,44 @@ pub(crate) fn insert_extent(
 }
 
 pub(crate) fn extents(
-    sql: &Connection,
+    fresh: FreshExtents<'_>,
     partition: TopicPartition,
     offset: i64,
     limit: usize,
 ) -> SqlResult<Option<ExtentPage>> {
-    let Some(state) = partition_state(sql, partition)? else {
+    let Some(row) = partition_row(fresh.sql, partition)? else {
         return Ok(None);
     };
+    let extents = extents_of(fresh, partition, &row, offset, limit)?;
+    fresh.forget_below(partition, row.fresh_range().start);
+    Ok(Some(ExtentPage { state: row.state, extents }))
+}
+
+/// Up to `limit` extents from the one that holds `offset`.
+pub(crate) fn extents_of(
+    fresh: FreshExtents<'_>,
+    partition: TopicPartition,
+    row: &PartitionRow,
+    offset: i64,
+    limit: usize,
+) -> SqlResult<Vec<Extent>> {
+    let mut extents = Vec::new();
+    if offset < row.fresh_from {
+        extents = extents_with_rows(fresh.sql, partition, offset, limit)?;
+    }
+    let range = row.fresh_range();
+    let range = range.start.max(offset)..range.end;
+    let wanted = Wanted { partition, range, limit: limit - extents.len() };
+    extents.extend(fresh.find(wanted)?.iter().map(Placed::to_extent));
+    Ok(extents)
+}
+
+fn extents_with_rows(
+    sql: &Connection,
+    partition: TopicPartition,
+    offset: i64,
+    limit: usize,
+) -> SqlResult<Vec<Extent>> {
     // The subquery finds the extent that holds the offset, so that the scan begins there.
     let mut statement = sql.prepare_cached(select_extent!(
         "AND e.base_offset >= coalesce((
@@ -201,15 +251,27 @@ pub(crate) fn extents(
     while let Some(row) = rows.next()? {
         extents.push(extent_of_row(row)?);
     }
-    Ok(Some(ExtentPage { state, extents }))
+    Ok(extents)
+}
+
+/// All fresh extents of a partition.
+fn all_fresh(
+    fresh: FreshExtents<'_>,
+    partition: TopicPartition,
+    row: &PartitionRow,
+) -> SqlResult<Vec<Placed>> {
+    let found = fresh.find(Wanted { partition, range: row.fresh_range(), limit: usize::MAX })?;
+    fresh.forget_below(partition, row.fresh_range().start);
+    Ok(found)
 }
 
 pub(crate) fn extent_by_time(
-    sql: &Connection,
+    fresh: FreshExtents<'_>,
     partition: TopicPartition,
     timestamp_ms: i64,
 ) -> SqlResult<Option<(PartitionState, Option<Extent>)>> {
-    let Some(state) = partition_state(sql, partition)? else {
+    let sql = fresh.sql;
+    let Some(row) = partition_row(sql, partition)? else {
         return Ok(None);
     };
     let mut statement = sql.prepare_cached(select_extent!(
@@ -217,52 +279,28 @@ pub(crate) fn extent_by_time(
     ))?;
     let named = (partition.topic.0.as_bytes(), partition.partition.0, timestamp_ms);
     let mut rows = statement.query(named)?;
-    let found = rows.next()?.map(extent_of_row).transpose()?;
-    Ok(Some((state, found)))
+    if let Some(found) = rows.next()? {
+        return Ok(Some((row.state, Some(extent_of_row(found)?))));
+    }
+    let placed = all_fresh(fresh, partition, &row)?;
+    Ok(Some((row.state, crate::fresh::first_at_time(&placed, timestamp_ms))))
 }
 
 pub(crate) fn extent_of_max_timestamp(
-    sql: &Connection,
+    fresh: FreshExtents<'_>,
     partition: TopicPartition,
 ) -> SqlResult<Option<(PartitionState, Option<Extent>)>> {
-    let Some(state) = partition_state(sql, partition)? else {
+    let sql = fresh.sql;
+    let Some(row) = partition_row(sql, partition)? else {
         return Ok(None);
     };
     let mut statement = sql.prepare_cached(select_extent!(
         "ORDER BY e.max_timestamp_ms DESC, e.base_offset LIMIT 1"
     ))?;
     let mut rows = statement.query((partition.topic.0.as_bytes(), partition.partition.0))?;
-    let found = rows.next()?.map(extent_of_row).transpose()?;
-    Ok(Some((state, found)))
-}
-
-pub(crate) fn producers(
-    sql: &Connection,
-    partition: TopicPartition,
-) -> SqlResult<Vec<ProducerState>> {
-    let mut statement = sql.prepare_cached(
-        "SELECT producer, epoch, batches, transaction_start, last_written_ms FROM producers
-         WHERE topic = ?1 AND partition = ?2 ORDER BY producer",
-    )?;
-    let mut rows = statement.query((partition.topic.0.as_bytes(), partition.partition.0))?;
-    let mut producers = Vec::new();
-    while let Some(row) = rows.next()? {
-        producers.push(commit::producer_of_row(row)?);
-    }
-    Ok(producers)
-}
-
-pub(crate) fn expire_producers(
-    sql: &Connection,
-    partition: TopicPartition,
-    written_before_ms: i64,
-) -> SqlResult<usize> {
-    let mut statement = sql.prepare_cached(
-        "DELETE FROM producers WHERE topic = ?1 AND partition = ?2
-             AND last_written_ms < ?3 AND transaction_start IS NULL",
-    )?;
-    let topic = partition.topic.0.as_bytes();
-    Ok(statement.execute((topic, partition.partition.0, written_before_ms))?)
+    let before = rows.next()?.map(extent_of_row).transpose()?;
+    let placed = all_fresh(fresh, partition, &row)?;
+    Ok(Some((row.state, crate::fresh::newest(before, &placed))))
 }
 
 pub(crate) fn aborted(
@@ -289,19 +327,26 @@ pub(crate) fn aborted(
 }
 
 pub(crate) fn advance_log_start(
-    sql: &Connection,
+    fresh: FreshExtents<'_>,
     partition: TopicPartition,
     offset: i64,
     now_ms: i64,
 ) -> SqlResult<Option<PartitionState>> {
-    let Some(mut state) = partition_state(sql, partition)? else {
+    let sql = fresh.sql;
+    let Some(row) = partition_row(sql, partition)? else {
         return Ok(None);
     };
+    let mut state = row.state;
     let log_start = offset.min(state.high_watermark);
     if log_start <= state.log_start_offset {
         return Ok(Some(state));
     }
-    let dropped = dereference_below(sql, partition, log_start, now_ms)?;
+    let range = row.fresh_range().start..log_start;
+    let mut gone = fresh.find(Wanted { partition, range, limit: usize::MAX })?;
+    gone.retain(|one| one.extent.last_offset < log_start);
+    fresh::drop_all(sql, &gone, now_ms)?;
+    let dropped = stored_unsigned(dereference_below(sql, partition, log_start, now_ms)?)?
+        + gone.iter().map(|one| one.extent.length).sum::<u64>();
     let named = (partition.topic.0.as_bytes(), partition.partition.0, log_start);
     for statement in [
         "DELETE FROM extents
@@ -312,67 +357,9 @@ pub(crate) fn advance_log_start(
     }
     state.log_start_offset = log_start;
     state.version += 1;
-    let bytes = state.bytes.checked_sub(stored_unsigned(dropped)?);
+    let bytes = state.bytes.checked_sub(dropped);
     state.bytes =
         bytes.ok_or_else(|| Error::corrupt("a partition has fewer bytes than extents"))?;
     update_partition(sql, partition, &state)?;
     Ok(Some(state))
-}
-
-pub(crate) fn replace(
-    sql: &Connection,
-    fence: &Fence,
-    replacement: &Replacement,
-    now_ms: i64,
-) -> SqlResult<ChangeOutcome> {
-    facts::check_fence(sql, fence)?;
-    let partition = replacement.partition;
-    let Some(first) = replacement.sources.first() else {
-        return Ok(ChangeOutcome::Rejected);
-    };
-    let found = extents(sql, partition, first.base_offset, replacement.sources.len())?;
-    let Some(found) = found.filter(|page| page.extents == replacement.sources) else {
-        return Ok(ChangeOutcome::Rejected);
-    };
-    let mut ids = BTreeMap::new();
-    for (key, change) in validate::reference_changes(replacement) {
-        ids.insert(key, count_references(sql, key, change, replacement.object_size, now_ms)?);
-    }
-    let mut delete = sql.prepare_cached(
-        "DELETE FROM extents WHERE topic = ?1 AND partition = ?2 AND base_offset = ?3",
-    )?;
-    let mut state = found.state;
-    for source in &replacement.sources {
-        let named = (partition.topic.0.as_bytes(), partition.partition.0, source.base_offset);
-        delete.execute(named)?;
-        state.bytes = state.bytes.saturating_sub(source.bytes());
-    }
-    for extent in &replacement.replacement {
-        let object = match &extent.place {
-            Place::Range { key, .. } => ids.get(key.as_str()).copied(),
-            Place::Marker { .. } | Place::Hole => None,
-        };
-        insert_extent(sql, partition, extent, object)?;
-        state.bytes += extent.bytes();
-    }
-    state.version += 1;
-    update_partition(sql, partition, &state)?;
-    Ok(ChangeOutcome::Applied)
-}
-
-/// Counts an object's references up or down and answers its row id.
-fn count_references(
-    sql: &Connection,
-    key: &str,
-    change: i64,
-    size: u64,
-    now_ms: i64,
-) -> SqlResult<i64> {
-    if change > 0 {
-        return objects::reference(sql, key, size, change, now_ms);
-    }
-    let id = objects::id(sql, key)?;
-    let id = id.ok_or_else(|| Error::corrupt(format!("object {key} has no row")))?;
-    objects::dereference(sql, id, -change, now_ms)?;
-    Ok(id)
 }

@@ -3,46 +3,57 @@
 use super::error::SqlResult;
 use super::sql_limit;
 use crate::codec::{stored_unsigned, to_stored};
+use crate::decide::NewObject;
+use crate::fresh::Released;
 use crate::rows::DeadObject;
 use crate::validate;
 use rusqlite::{Connection, OptionalExtension};
+use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Inserts the object of a committed segment and answers its row id.
-pub(crate) fn insert(
-    sql: &Connection,
-    key: &str,
-    size: u64,
-    live_bytes: i64,
-    now_ms: i64,
-) -> SqlResult<i64> {
-    let mut statement = sql.prepare_cached(
-        "INSERT INTO objects (key, size, live_bytes, dead_since_ms)
-         VALUES (?1, ?2, ?3, CASE WHEN ?3 = 0 THEN ?4 END)
-         ON CONFLICT DO NOTHING RETURNING id",
-    )?;
-    let id = statement
-        .query_row((key, to_stored(size)?, live_bytes, now_ms), |row| row.get(0))
-        .optional()?;
-    id.ok_or_else(|| validate::object_exists(key).into())
+/// A row id that no object has or had since this file was opened.
+pub(crate) fn next_id(ids: &AtomicI64) -> i64 {
+    ids.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// Counts references to an object, which is made where it is new, and answers its row id.
+/// The greatest row id.
+pub(crate) fn greatest_id(sql: &Connection) -> SqlResult<i64> {
+    Ok(sql.query_row("SELECT coalesce(max(id), 0) FROM objects", [], |row| row.get(0))?)
+}
+
+/// Inserts the object of a committed segment.
+pub(crate) fn insert(sql: &Connection, id: i64, object: &NewObject, now_ms: i64) -> SqlResult<()> {
+    let mut statement = sql.prepare_cached(
+        "INSERT INTO objects (id, key, size, live_bytes, fresh_extents, dead_since_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, CASE WHEN ?4 = 0 THEN ?6 END) ON CONFLICT DO NOTHING",
+    )?;
+    let (size, live_bytes) = (to_stored(object.size)?, to_stored(object.live_bytes())?);
+    let fresh_extents = sql_limit(object.extents.len());
+    let row = (id, object.key.as_str(), size, live_bytes, fresh_extents, now_ms);
+    match statement.execute(row)? {
+        1 => Ok(()),
+        _ => Err(validate::object_exists(&object.key).into()),
+    }
+}
+
+/// Counts references to an object, which is made as `new_id` where it is new, and answers its row
+/// id.
 pub(crate) fn reference(
     sql: &Connection,
+    new_id: i64,
     key: &str,
     size: u64,
     live_bytes: i64,
     now_ms: i64,
 ) -> SqlResult<i64> {
     let mut statement = sql.prepare_cached(
-        "INSERT INTO objects (key, size, live_bytes, dead_since_ms)
-         VALUES (?1, ?2, ?3, CASE WHEN ?3 = 0 THEN ?4 END)
+        "INSERT INTO objects (id, key, size, live_bytes, fresh_extents, dead_since_ms)
+         VALUES (?1, ?2, ?3, ?4, 0, CASE WHEN ?4 = 0 THEN ?5 END)
          ON CONFLICT (key) DO UPDATE SET live_bytes = live_bytes + excluded.live_bytes
          WHERE dead_since_ms IS NULL
          RETURNING id",
     )?;
     let id = statement
-        .query_row((key, to_stored(size)?, live_bytes, now_ms), |row| row.get(0))
+        .query_row((new_id, key, to_stored(size)?, live_bytes, now_ms), |row| row.get(0))
         .optional()?;
     id.ok_or_else(|| validate::object_is_dead(key).into())
 }
@@ -53,14 +64,19 @@ pub(crate) fn id(sql: &Connection, key: &str) -> SqlResult<Option<i64>> {
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
 
-/// Takes references away; the object dies with the last one.
-pub(crate) fn dereference(sql: &Connection, id: i64, bytes: i64, now_ms: i64) -> SqlResult<()> {
+/// Takes references and fresh extents away from an object. It dies with the last reference, and its
+/// packed row goes with the last fresh extent.
+pub(crate) fn release(sql: &Connection, id: i64, gone: Released, now_ms: i64) -> SqlResult<()> {
     let mut statement = sql.prepare_cached(
-        "UPDATE objects SET live_bytes = live_bytes - ?2,
-             dead_since_ms = CASE WHEN live_bytes = ?2 THEN ?3 END
-         WHERE id = ?1",
+        "UPDATE objects SET live_bytes = live_bytes - ?2, fresh_extents = fresh_extents - ?3,
+             dead_since_ms = CASE WHEN live_bytes = ?2 THEN ?4 END
+         WHERE id = ?1 RETURNING fresh_extents",
     )?;
-    statement.execute((id, bytes, now_ms))?;
+    let left: i64 =
+        statement.query_row((id, gone.bytes, gone.extents, now_ms), |row| row.get(0))?;
+    if left == 0 && gone.extents > 0 {
+        sql.prepare_cached("DELETE FROM fresh_segments WHERE object = ?1")?.execute([id])?;
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! The one writer: takes all calls that wait, runs each in a savepoint of one transaction, and
 //! answers them when that is on disk. So many calls share an fsync, and a failed one touches no
-//! other.
+//! other. A call that waits alone needs no savepoint, which would copy each page that it changes.
 //!
 //! A COMMIT that fails with an IO error may or may not be on disk: its callers get
 //! `UnknownOutcome`. After that the system's idea of the file cannot be trusted (a later sync may
@@ -121,8 +121,10 @@ impl WriterState {
     /// where SQLite had to give the transaction up.
     fn run_transaction(&mut self, waiting: &mut VecDeque<Box<dyn Job>>) {
         let mut ran = Vec::new();
+        let is_alone = waiting.len() == 1;
         while let Some(mut job) = waiting.pop_front() {
-            let outcome = self.run_job(job.as_mut());
+            let outcome =
+                if is_alone { self.run_alone(job.as_mut()) } else { self.run_job(job.as_mut()) };
             ran.push(job);
             if outcome.is_err() || self.connection.is_autocommit() {
                 // A full disk, or an error of IO or memory, rolls the whole transaction back.
@@ -135,6 +137,16 @@ impl WriterState {
         let committed = self.execute("COMMIT");
         let undone = committed.err().map(|error| self.commit_failed(error));
         finish_all(ran, undone.as_ref());
+    }
+
+    /// Runs a call whose transaction is all its own.
+    fn run_alone(&self, job: &mut dyn Job) -> rusqlite::Result<()> {
+        if job.run(&self.connection) || self.connection.is_autocommit() {
+            return Ok(());
+        }
+        // What ends then is a transaction without changes.
+        self.execute("ROLLBACK")?;
+        self.execute("BEGIN")
     }
 
     fn run_job(&self, job: &mut dyn Job) -> rusqlite::Result<()> {

@@ -5,7 +5,6 @@ use crate::brokers::BrokerAddress;
 use crate::model::ModelBackend;
 use crate::topics::{TopicChange, TopicCreation};
 use async_trait::async_trait;
-use kfs::BrokerId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -32,6 +31,9 @@ impl Backend for Forgetful {
     }
     async fn forget_outcomes(&self, fence: &Fence, up_to: SegmentId) -> Result<()> {
         self.model.forget_outcomes(fence, up_to).await
+    }
+    async fn forget_registrations(&self, broker: BrokerId, up_to: BrokerEpoch) -> Result<()> {
+        self.model.forget_registrations(broker, up_to).await
     }
     async fn partition_states(
         &self,
@@ -91,6 +93,9 @@ impl Backend for Forgetful {
         replacement: &Replacement,
     ) -> Result<ChangeOutcome> {
         self.model.replace_extents(fence, replacement).await
+    }
+    async fn unpack_fresh(&self, kept: FreshBounds) -> Result<usize> {
+        self.model.unpack_fresh(kept).await
     }
     async fn dead_objects(&self, dead_before_ms: i64, limit: usize) -> Result<Vec<DeadObject>> {
         self.model.dead_objects(dead_before_ms, limit).await

@@ -14,7 +14,7 @@ async fn filled(context: &Context, batches: Vec<BatchFacts>) -> (Registration, T
     (broker, partition)
 }
 
-fn key_of(extent: &Extent) -> String {
+pub(super) fn key_of(extent: &Extent) -> String {
     match &extent.place {
         Place::Range { key, .. } => key.clone(),
         other => panic!("{other:?} is no range"),
@@ -22,7 +22,7 @@ fn key_of(extent: &Extent) -> String {
 }
 
 /// One extent that stands for others, in an object of its own.
-fn merged(sources: &[Extent], key: &str) -> Extent {
+pub(super) fn merged(sources: &[Extent], key: &str) -> Extent {
     Extent {
         base_offset: sources[0].base_offset,
         last_offset: sources[sources.len() - 1].last_offset,
@@ -34,7 +34,7 @@ fn merged(sources: &[Extent], key: &str) -> Extent {
     }
 }
 
-async fn dead_keys(context: &Context) -> Vec<String> {
+pub(super) async fn dead_keys(context: &Context) -> Vec<String> {
     let dead = context.store.dead_objects(i64::MAX, usize::MAX).await.unwrap();
     dead.into_iter().map(|object| object.key).collect()
 }

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::model::ModelBackend;
-use crate::rows::{Place, Replacement};
+use crate::rows::{FreshBounds, Place, Replacement};
 use crate::suite::serial_order::{Answer, Call, Record};
 use floe_env::{ErrorKind, Lane};
 use kfs::OffsetMode;
@@ -15,7 +15,8 @@ pub(super) const FIRST_CONCURRENT_CASE: u64 = 100_000;
 /// Case numbers of sequential histories begin here.
 const FIRST_SEQUENTIAL_CASE: u64 = 500;
 const PARTITIONS: usize = 3;
-const PRODUCERS: u64 = 3;
+/// More than a partition's row holds.
+const PRODUCERS: u64 = 12;
 
 /// How a concurrent run goes.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +71,9 @@ impl World {
         let mut batch = if random.one_in(3) {
             plain(1 + random.below(3) as u32)
         } else {
-            let producer = self.producers[random.below(PRODUCERS) as usize];
+            // Some write often, so that their batches follow one another.
+            let most = if random.one_in(2) { 3 } else { PRODUCERS };
+            let producer = self.producers[random.below(most) as usize];
             let epoch = i16::from(random.one_in(12));
             // Few sequences, so that they often follow one another.
             idempotent(producer, epoch, random.below(6) as i32, 1)
@@ -122,7 +125,7 @@ async fn random_call(world: &World, store: &MetadataStore, random: &mut Random) 
     let fence = &world.broker.fence;
     let partition = world.partitions[random.below(PARTITIONS as u64) as usize];
     let offset = random.below(60) as i64;
-    match random.below(14) {
+    match random.below(15) {
         0..=3 => {
             let count = 1 + random.below(3);
             // Some counters come again: replays.
@@ -165,6 +168,12 @@ async fn random_call(world: &World, store: &MetadataStore, random: &mut Random) 
         }
         11 => random_replacement(store, world, partition, offset, random).await,
         12 => {
+            let kept = FreshBounds { segments: random.below(6) as usize, extents: usize::MAX };
+            // How much there is to do is each store's own; what is seen afterwards is not.
+            store.unpack_fresh(kept).await.unwrap();
+            described(store.extents(partition, 0, usize::MAX).await)
+        }
+        13 => {
             let dead = store.dead_objects(i64::MAX, usize::MAX).await.unwrap();
             let prefix = format!("wal/{}-", world.broker.id);
             let mine = dead.into_iter().map(|object| object.key);
@@ -244,23 +253,42 @@ pub async fn concurrent(
         let (records, clock) = (Arc::clone(&records), Arc::clone(&clock));
         let random = Random(plan.seed.wrapping_mul(1_000_003) + task as u64);
         let work = async move {
-            let mut client = Client { context, world, random, clock, unknown: 0 };
+            let merges = Merges::default();
+            let mut client = Client { context, world, random, clock, unknown: 0, merges };
             for call in 0..plan.calls {
+                if client.random.one_in(4) {
+                    client.merge().await;
+                }
                 let record = client.call((task * plan.calls + call) as u64).await;
                 records.lock().push(record);
             }
-            client.unknown
+            (client.unknown, client.merges)
         };
         tasks.push(env.spawn("history", Lane::Foreground, work));
     }
-    let mut unknown = 0;
+    let (mut unknown, mut merges) = (0, Merges::default());
     for task in tasks {
-        unknown += task.await.unwrap();
+        let (of_task, merged) = task.await.unwrap();
+        unknown += of_task;
+        merges.applied += merged.applied;
+        merges.in_doubt += merged.in_doubt;
     }
     let records = std::mem::take(&mut *records.lock());
     let states = calm.store.partition_states(&world.partitions).await.unwrap();
-    serial_order::check(&world, env, plan.seed, records, &states).await;
+    serial_order::check(&world, env, plan.seed, records, &states, merges).await;
     unknown
+}
+
+/// Puts an extent into another object, with as many bytes.
+pub(super) fn moved(partition: TopicPartition, source: &Extent, key: String) -> Replacement {
+    let place = Place::Range { key, position: 0, length: source.bytes() };
+    let replacement = vec![Extent { place, offset_mode: OffsetMode::Absolute, ..source.clone() }];
+    Replacement {
+        partition,
+        sources: vec![source.clone()],
+        replacement,
+        object_size: source.bytes(),
+    }
 }
 
 struct Client {
@@ -269,6 +297,15 @@ struct Client {
     random: Random,
     clock: Arc<AtomicU64>,
     unknown: usize,
+    merges: Merges,
+}
+
+/// How many merges were made. Each puts one extent into another place, of the same bytes: it raises
+/// the partition's version, and nothing else can be seen of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Merges {
+    pub(super) applied: u64,
+    pub(super) in_doubt: u64,
 }
 
 impl Client {
@@ -303,6 +340,45 @@ impl Client {
             }
         };
         Record { called, answered: self.tick(), call, answer }
+    }
+
+    /// Moves one extent, sometimes; checks that what was read is of one moment and whole.
+    async fn merge(&mut self) {
+        let at = self.random.below(PARTITIONS as u64) as usize;
+        let partition = self.world.partitions[at];
+        let store = self.context.store.clone();
+        if self.random.one_in(4) {
+            let segments = self.random.below(20) as usize;
+            let kept = FreshBounds { segments, extents: usize::MAX };
+            if let Err(error) = store.unpack_fresh(kept).await {
+                self.try_again(&error).await;
+            }
+        }
+        let page = match store.extents(partition, 0, usize::MAX).await {
+            Ok(page) => page.unwrap(),
+            Err(error) => return self.try_again(&error).await,
+        };
+        let mut next_offset = page.state.log_start_offset;
+        for extent in &page.extents {
+            let is_first = extent.base_offset == page.extents[0].base_offset;
+            assert!(extent.base_offset == next_offset || is_first, "{page:?}");
+            next_offset = extent.last_offset + 1;
+        }
+        assert_eq!(next_offset, page.state.high_watermark, "{page:?}");
+        if page.extents.is_empty() {
+            return;
+        }
+        let source = &page.extents[self.random.below(page.extents.len() as u64) as usize];
+        let key = format!("log/{}-{}", self.world.broker.id, self.random.next());
+        let replacement = moved(partition, source, key);
+        match store.replace_extents(&self.world.broker.fence, &replacement).await {
+            Ok(ChangeOutcome::Applied) => self.merges.applied += 1,
+            Ok(ChangeOutcome::Rejected) => {}
+            Err(error) => {
+                self.merges.in_doubt += 1;
+                self.try_again(&error).await;
+            }
+        }
     }
 
     async fn commit(&mut self, segment: &SegmentFacts) -> SegmentOutcome {

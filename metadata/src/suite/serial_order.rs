@@ -2,7 +2,7 @@
 //! and of segments' outcomes, and real time, say which call was before which. If that has a cycle,
 //! there is no such order. The model then makes the calls in that order and must answer the same.
 
-use super::histories::World;
+use super::histories::{Merges, World, moved};
 use super::*;
 use crate::model::ModelBackend;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +58,7 @@ pub(super) async fn check(
     seed: u64,
     mut records: Vec<Record>,
     states: &[Option<PartitionState>],
+    merges: Merges,
 ) {
     records.sort_by_key(|record| record.called);
     let before = constraints(&records);
@@ -69,8 +70,12 @@ pub(super) async fn check(
     assert_eq!((&same.broker, &same.partitions), (&world.broker, &world.partitions));
     let store = context.store();
     let fence = &world.broker.fence;
+    let mut made = 0;
     for at in order {
         let record = &records[at];
+        for (partition, version) in versions_before(store, record).await {
+            made += merge_until(&context, world, partition, version).await;
+        }
         let answer = match &record.call {
             Call::Commit(segment) => {
                 let segments = std::slice::from_ref(segment);
@@ -85,7 +90,52 @@ pub(super) async fn check(
         };
         assert_eq!(answer, record.answer, "call {} of seed {seed}", record.called);
     }
+    for (partition, state) in world.partitions.iter().zip(states) {
+        made += merge_until(&context, world, *partition, state.unwrap().version).await;
+    }
     assert_eq!(store.partition_states(&world.partitions).await.unwrap(), states);
+    let most = merges.applied + merges.in_doubt;
+    assert!((merges.applied..=most).contains(&made), "{made} merges of {merges:?}");
+}
+
+/// The versions that a record's partitions must have had before it.
+async fn versions_before(store: &MetadataStore, record: &Record) -> Vec<(TopicPartition, u64)> {
+    let mut versions = Vec::new();
+    for sight in sights(record) {
+        let raises = match (sight.raised, &record.call) {
+            (Raised::Yes, _) => true,
+            (Raised::OneOfThem, Call::Advance(partition, offset)) => {
+                let state = store.partition_states(&[*partition]).await.unwrap()[0].unwrap();
+                state.log_start_offset < state.high_watermark.min(*offset)
+            }
+            _ => false,
+        };
+        versions.push((sight.partition, sight.version.saturating_sub(u64::from(raises))));
+    }
+    versions
+}
+
+/// Versions that no record raised are those of merges, of which each is like any other. Answers how
+/// many it took.
+async fn merge_until(
+    context: &Context,
+    world: &World,
+    partition: TopicPartition,
+    version: u64,
+) -> u64 {
+    let mut made = 0;
+    loop {
+        let page = context.store.extents(partition, 0, 1).await.unwrap().unwrap();
+        if page.state.version >= version {
+            return made;
+        }
+        let key = format!("log/again-{}-{}", context.number, context.unique());
+        let replacement = moved(partition, &page.extents[0], key);
+        let fence = &world.broker.fence;
+        let outcome = context.store.replace_extents(fence, &replacement).await.unwrap();
+        assert_eq!(outcome, ChangeOutcome::Applied);
+        made += 1;
+    }
 }
 
 /// For each record, those that come after it.

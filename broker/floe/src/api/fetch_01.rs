@@ -184,7 +184,25 @@ impl Fetch {
         }
     }
 
+    /// Loads the partitions side by side as far as the answer has room for them.
+    fn read_ahead(&self, broker: &Broker) {
+        let mut room = self.bytes_max;
+        for wanted in &self.wanted {
+            let Ok(partition) = wanted.partition else { continue };
+            broker.log.read_ahead(&self.from(partition, wanted.offset, wanted.bytes_max.min(room)));
+            room = room.saturating_sub(wanted.bytes_max);
+            if room == 0 {
+                break;
+            }
+        }
+    }
+
+    fn from(&self, partition: TopicPartition, offset: i64, bytes_max: usize) -> FetchFrom {
+        FetchFrom { partition, offset, bytes_max, committed_only: self.committed_only }
+    }
+
     async fn read(&self, broker: &Broker) -> Vec<FetchedPartition> {
+        self.read_ahead(broker);
         let mut room = self.bytes_max;
         let mut is_empty = true;
         let mut read = Vec::with_capacity(self.wanted.len());
@@ -193,12 +211,7 @@ impl Fetch {
                 Err(code) => FetchedPartition::failed(wanted.index, code),
                 Ok(partition) => {
                     let bytes_max = wanted.bytes_max.min(room);
-                    let from = FetchFrom {
-                        partition,
-                        offset: wanted.offset,
-                        bytes_max,
-                        committed_only: self.committed_only,
-                    };
+                    let from = self.from(partition, wanted.offset, bytes_max);
                     let fetched = broker.log.fetch(from).await;
                     self.fetched(wanted.index, fetched, bytes_max, is_empty)
                 }

@@ -342,6 +342,14 @@ pub const SETTINGS: &[Setting] = &[
     )
     .unit("min"),
     Setting::new(
+        "kafka.producer.id.expiration.ms",
+        "FLOE_KAFKA_PRODUCER_ID_EXPIRATION_MS",
+        Integer { min: 1, max: I32_MAX },
+        Fixed("86400000"),
+        "What is remembered of an idempotent producer that writes no more is kept so long.",
+    )
+    .unit("ms"),
+    Setting::new(
         "iceberg.enable",
         "FLOE_ICEBERG_ENABLE",
         Bool,
@@ -370,6 +378,14 @@ pub const SETTINGS: &[Setting] = &[
         milliseconds(1000),
         Fixed("60000"),
         "Records are committed to their table at the latest after so long, also if nobody looks.",
+    )
+    .unit("ms"),
+    Setting::new(
+        "iceberg.delete_retention_ms",
+        "FLOE_ICEBERG_DELETE_RETENTION_MS",
+        Integer { min: 0, max: i64::MAX },
+        Fixed("604800000"),
+        "A deleted topic's table leaves the catalog at once; its files are deleted after so long.",
     )
     .unit("ms"),
     Setting::new(

@@ -158,6 +158,8 @@ pub struct KafkaConfig {
     pub group_max_session_timeout: Duration,
     /// `offsets.retention.minutes`
     pub offsets_retention: Duration,
+    /// `producer.id.expiration.ms`
+    pub producer_id_expiration: Duration,
 }
 
 /// Tables.
@@ -171,6 +173,8 @@ pub struct IcebergConfig {
     pub look_timeout: Duration,
     /// The longest that records wait for their commit when nobody looks.
     pub commit_interval: Duration,
+    /// How long the files of a deleted topic's table stay.
+    pub delete_retention: Duration,
 }
 
 impl Config {
@@ -342,6 +346,7 @@ impl<'a> Reader<'a> {
             group_min_session_timeout: self.milliseconds("kafka.group.min.session.timeout.ms"),
             group_max_session_timeout: self.milliseconds("kafka.group.max.session.timeout.ms"),
             offsets_retention: Duration::from_secs(minutes * 60),
+            producer_id_expiration: self.milliseconds("kafka.producer.id.expiration.ms"),
         }
     }
 
@@ -351,6 +356,7 @@ impl<'a> Reader<'a> {
             namespace: self.text("iceberg.namespace"),
             look_timeout: self.milliseconds("iceberg.look_timeout_ms"),
             commit_interval: self.milliseconds("iceberg.commit_interval_ms"),
+            delete_retention: self.milliseconds("iceberg.delete_retention_ms"),
         }
     }
 }

@@ -58,6 +58,10 @@ impl Assembly for Node {
         )
         .await?;
         let bridge = config.iceberg.enable.then(|| bridge(&broker, &objects));
+        if let Some(bridge) = &bridge {
+            // Nobody has set it before: the broker has just been made.
+            let _ = broker.tables.set(bridge.clone());
+        }
         export(&metrics, &broker, &objects, bridge.as_ref());
         let (ready, readiness) = watch::channel(Readiness::Ready);
         let inspect = Arc::new(BrokerInspect {
@@ -146,6 +150,7 @@ fn bridge(broker: &Arc<Broker>, objects: &Objects) -> Bridge {
         namespace: settings.namespace.clone(),
         look_timeout: settings.look_timeout,
         lag_max: settings.commit_interval,
+        delete_retention: settings.delete_retention,
         ..BridgeConfig::new(broker.identity.cluster)
     };
     let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };
@@ -158,15 +163,20 @@ fn bridge(broker: &Arc<Broker>, objects: &Objects) -> Bridge {
     )
 }
 
-/// Starts the jobs that keep the log small: merging, and cleaning up.
-fn tend_log(broker: &Broker, shutdown: &Shutdown) -> [Background; 2] {
+/// Starts the jobs that keep the log small: merging, cleaning up, and forgetting idle producers.
+fn tend_log(broker: &Broker, shutdown: &Shutdown) -> [Background; 3] {
     let (env, log, metadata) = (&broker.env, &broker.log, &broker.metadata);
     let share = broker.config.memory.budget_bytes / MERGE_MEMORY_SHARE;
     let rules = MergeRules::default();
     let rules = MergeRules { object_bytes_max: rules.object_bytes_max.min(share), ..rules };
     let merger = Merger::new(env, log, metadata.clone(), rules);
     let cleaner = Cleaner::new(env, log, metadata.clone());
-    [merger.start(shutdown.clone()), cleaner.start(shutdown.clone())]
+    let expiration = broker.config.kafka.producer_id_expiration;
+    [
+        merger.start(shutdown.clone()),
+        cleaner.start(shutdown.clone()),
+        floe_log::start_producer_expiry(env, metadata.clone(), expiration, shutdown.clone()),
+    ]
 }
 
 /// Shows how the background jobs are doing.

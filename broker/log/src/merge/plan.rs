@@ -8,7 +8,7 @@
 //! log2([`OBJECT_BYTES_MAX`] / bytes of its first extent): 16 times from 1 KiB, 6 from 1 MiB. While
 //! a partition is written to, the larger factor [`GROWTH_MIN`] holds and the bound is half of that.
 
-use floe_metadata::rows::{Extent, Place};
+use floe_metadata::rows::{Extent, FreshBounds, Place};
 use std::ops::Range;
 
 /// Bytes of a merged object's batches at most.
@@ -27,6 +27,9 @@ pub const GROWTH_MIN: u64 = 4;
 /// The same, of aged pieces.
 pub const AGED_GROWTH_MIN: u64 = 2;
 
+/// Fresh segments that a round leaves packed.
+pub const FRESH_KEPT: FreshBounds = FreshBounds { segments: 4096, extents: 1 << 19 };
+
 /// When extents are merged.
 #[derive(Clone, Copy, Debug)]
 pub struct MergeRules {
@@ -40,6 +43,8 @@ pub struct MergeRules {
     pub aged_pieces_min: usize,
     /// See [`AGE_MS`].
     pub age_ms: i64,
+    /// See [`FRESH_KEPT`].
+    pub fresh_kept: FreshBounds,
 }
 
 impl Default for MergeRules {
@@ -50,6 +55,7 @@ impl Default for MergeRules {
             pieces_min: PIECES_MIN,
             aged_pieces_min: AGED_PIECES_MIN,
             age_ms: AGE_MS,
+            fresh_kept: FRESH_KEPT,
         }
     }
 }

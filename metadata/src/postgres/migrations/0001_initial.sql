@@ -14,6 +14,8 @@ CREATE TABLE partitions (
     high_watermark     bigint  NOT NULL,
     last_stable_offset bigint  NOT NULL,
     bytes              bigint  NOT NULL CHECK (bytes >= 0),
+    fresh_from         bigint  NOT NULL, -- extents from this offset on are in fresh_segments
+    producers          bytea   NOT NULL, -- those that wrote last, packed
     PRIMARY KEY (topic, partition)
 );
 
@@ -23,11 +25,19 @@ CREATE TABLE objects (
     key           text COLLATE "C" NOT NULL UNIQUE,
     size          bigint NOT NULL,
     live_bytes    bigint NOT NULL CHECK (live_bytes >= 0),
+    fresh_extents bigint NOT NULL CHECK (fresh_extents >= 0), -- of its row in fresh_segments
     dead_since_ms bigint
 );
 CREATE INDEX dead_objects ON objects (dead_since_ms, key) WHERE dead_since_ms IS NOT NULL;
 CREATE SEQUENCE object_ids;
 
+-- All extents that a segment's commit made, packed. Never changed; gone with the last that is fresh.
+CREATE TABLE fresh_segments (
+    object  bigint PRIMARY KEY,
+    extents bytea  NOT NULL
+);
+
+-- Extents before their partition's fresh_from.
 -- Either object, position and length are set, or place (a marker or a hole).
 CREATE TABLE extents (
     topic            uuid     NOT NULL,
@@ -43,6 +53,7 @@ CREATE TABLE extents (
     PRIMARY KEY (topic, partition, base_offset)
 );
 
+-- Producers that no longer are in their partition's row; one that is there is newer there.
 CREATE TABLE producers (
     topic             uuid     NOT NULL,
     partition         integer  NOT NULL,

@@ -13,6 +13,8 @@ CREATE TABLE partitions (
     high_watermark     INTEGER NOT NULL,
     last_stable_offset INTEGER NOT NULL,
     bytes              INTEGER NOT NULL CHECK (bytes >= 0),
+    fresh_from         INTEGER NOT NULL, -- extents from this offset on are in fresh_segments
+    producers          BLOB    NOT NULL, -- those that wrote last, packed
     PRIMARY KEY (topic, partition)
 ) WITHOUT ROWID;
 
@@ -22,10 +24,18 @@ CREATE TABLE objects (
     key           TEXT    NOT NULL UNIQUE,
     size          INTEGER NOT NULL,
     live_bytes    INTEGER NOT NULL CHECK (live_bytes >= 0),
+    fresh_extents INTEGER NOT NULL CHECK (fresh_extents >= 0), -- of its row in fresh_segments
     dead_since_ms INTEGER
 );
 CREATE INDEX dead_objects ON objects (dead_since_ms, key) WHERE dead_since_ms IS NOT NULL;
 
+-- All extents that a segment's commit made, packed. Never changed; gone with the last that is fresh.
+CREATE TABLE fresh_segments (
+    object  INTEGER PRIMARY KEY,
+    extents BLOB    NOT NULL
+);
+
+-- Extents before their partition's fresh_from.
 -- Either object, position and length are set, or place (a marker or a hole).
 CREATE TABLE extents (
     topic            BLOB    NOT NULL,
@@ -41,6 +51,7 @@ CREATE TABLE extents (
     PRIMARY KEY (topic, partition, base_offset)
 ) WITHOUT ROWID;
 
+-- Producers that no longer are in their partition's row; one that is there is newer there.
 CREATE TABLE producers (
     topic             BLOB    NOT NULL,
     partition         INTEGER NOT NULL,

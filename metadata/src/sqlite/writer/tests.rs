@@ -67,6 +67,19 @@ fn a_failed_call_leaves_the_others_alone() {
 }
 
 #[test]
+fn a_failed_call_that_is_alone_leaves_nothing() {
+    let mut fixture = fixture();
+    let fails = job(|sql: &Connection| {
+        sql.execute("INSERT INTO parent VALUES (2)", [])?;
+        Err(Error::fenced("no").into())
+    });
+    assert_eq!(fixture.run(vec![fails])[0].as_ref().unwrap_err().kind(), ErrorKind::Fenced);
+    assert_eq!(fixture.parents(), 0);
+    assert!(fixture.run(vec![job(insert(1))])[0].is_ok());
+    assert_eq!(fixture.parents(), 1);
+}
+
+#[test]
 fn a_failed_commit_fails_every_call_and_nothing_stays() {
     let mut fixture = fixture();
     let orphan = job(|sql: &Connection| Ok(sql.execute("INSERT INTO child VALUES (1, 9)", [])?));

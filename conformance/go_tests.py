@@ -11,7 +11,6 @@ import time
 from lines import print_test
 from suite import FAIL, PASS, SKIP, Test
 
-JOBS = 2
 OUTCOMES = {"PASS": PASS, "FAIL": FAIL, "SKIP": SKIP}
 DONE = re.compile(r"^--- (PASS|FAIL|SKIP): (\S+) \(([\d.]+)s\)", re.MULTILINE)
 WHY = re.compile(r"^\s+\S+_test\.go:\d+: .*|^panic: .*", re.MULTILINE)
@@ -43,8 +42,8 @@ def outcome(name, log, seconds):
     return Test(name, result, seconds, note)
 
 
-def run_all(binary, where, environment, folder, tests, limit_seconds):
-    """Runs tests; where: the folder they expect to be in; folder: for a log each."""
+def run_all(binary, where, environment, folder, tests, limit_seconds, jobs):
+    """Runs tests, so many at once; where: the folder they expect to be in; folder: for a log each."""
     def run_one(name):
         command = [binary, "-test.v", f"-test.timeout={limit_seconds}s", "-test.run", f"^{name}$"]
         began = time.monotonic()
@@ -55,5 +54,5 @@ def run_all(binary, where, environment, folder, tests, limit_seconds):
         print_test(test)
         return test
 
-    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(run_one, tests))

@@ -16,6 +16,9 @@ NOTE_CHARACTERS_MAX = 200
 class Test:
     """The outcome of one test: PASS, FAIL or SKIP, its seconds, and the first words of why it did not pass."""
 
+    # pytest would take it for one of its own.
+    __test__ = False
+
     name: str
     outcome: str
     seconds: float = 0.0

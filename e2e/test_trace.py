@@ -123,3 +123,12 @@ def takes_direct_writes(folder):
     except OSError:
         return False
     return True
+
+
+def test_an_unfinished_sync_is_found(tmp_path):
+    lines = ["E\t1\tfdatasync\ta\t-\t-", "X\t1\tfdatasync\t0", "E\t2\trename\ta\tb\t-", "X\t2\trename\t0"]
+    (tmp_path / "right").write_text("\n".join(lines))
+    (tmp_path / "wrong").write_text("\n".join([lines[0], lines[2], lines[1], lines[3]]))
+    assert_in_order(*read_trace(tmp_path / "right"))
+    with pytest.raises(AssertionError, match="was not done before"):
+        assert_in_order(*read_trace(tmp_path / "wrong"))

@@ -1,4 +1,5 @@
-"""kcat 1.7.1, an old librdkafka (2.0.2): the commands that people type. `e2e/test_kcat.py` asks more of some of them."""
+"""kcat 1.7.1, an old librdkafka (2.0.2): the commands that people type. `e2e/test_kcat.py` asks
+more of some of them."""
 import lines
 from suite import Suite
 

@@ -6,6 +6,7 @@ from suite import Suite
 
 VERSION = "v1.22.3"
 LIMIT_SECONDS = 300
+JOBS = 2
 # The suite's own default of 500,000 takes minutes a test; what it proves does not grow with it.
 RECORDS = 5000
 
@@ -31,7 +32,7 @@ class Kgo(Suite):
         where = listed.stdout.strip()
         environment = {"KGO_SEEDS": floe.kafka, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": str(RECORDS)}
         tests = only or go_tests.names(self.binary, where, environment)
-        return go_tests.run_all(self.binary, where, environment, folder, tests, LIMIT_SECONDS)
+        return go_tests.run_all(self.binary, where, environment, folder, tests, LIMIT_SECONDS, JOBS)
 
 
 SUITE = Kgo()

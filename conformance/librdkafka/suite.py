@@ -69,7 +69,8 @@ class Librdkafka(Suite):
                 changed = re.sub(r"(create_topic.*), 3(, 5000)?\);", r"\1, 1\2);", path.read_text())
                 path.write_text(changed)
         # The crate's archive loses the permission to execute.
-        for path in [self.source / "configure", self.source / "lds-gen.py", *(self.source / "mklove" / "modules").iterdir()]:
+        modules = (self.source / "mklove" / "modules").iterdir()
+        for path in [self.source / "configure", self.source / "lds-gen.py", *modules]:
             path.chmod(0o755)
         with (self.tools / "build.log").open("w") as log:
             for command in (["./configure", "--disable-gssapi"], ["make", f"-j{JOBS}", "libs"],

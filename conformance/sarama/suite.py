@@ -11,6 +11,10 @@ from suite import Suite
 VERSION = "v1.61.1"
 MODULE = "github.com/IBM/sarama"
 LIMIT_SECONDS = 300
+# All of them use the same topics, and make them anew.
+JOBS = 1
+# The newest version that the tests are told to expect.
+KAFKA_VERSION = "4.1.0"
 FILE = "functional_test.go"
 CHANGES = [
     ("ReplicationFactor: 3,", "ReplicationFactor: 1,"),
@@ -25,8 +29,6 @@ class Sarama(Suite):
     what = f"IBM/sarama {VERSION}, its functional tests"
     on_kafka = "53 pass, 13 want more than one broker, 5 skip themselves"
     needs = {"go": "golang-go"}
-    # A test asks for the version that it should speak; nothing in the broker depends on it.
-    kafka_version = "4.1.0"
 
     @property
     def source(self):
@@ -54,9 +56,11 @@ class Sarama(Suite):
         go_tests.build(self.source, f"sarama {VERSION}", ".", self.binary, "-tags", "functional")
 
     def run(self, floe, folder, only=()):
-        environment = {"FLOE_BROKER": floe.kafka, "TOXIPROXY_ADDR": "http://127.0.0.1:1", "KAFKA_VERSION": self.kafka_version}
+        environment = {
+            "FLOE_BROKER": floe.kafka, "TOXIPROXY_ADDR": "http://127.0.0.1:1", "KAFKA_VERSION": KAFKA_VERSION,
+        }
         tests = only or go_tests.names(self.binary, self.source, environment)
-        return go_tests.run_all(self.binary, self.source, environment, folder, tests, LIMIT_SECONDS)
+        return go_tests.run_all(self.binary, self.source, environment, folder, tests, LIMIT_SECONDS, JOBS)
 
 
 SUITE = Sarama()

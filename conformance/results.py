@@ -9,11 +9,12 @@ FOLDER = HERE / "results"
 
 
 def commit():
-    """The commit that is checked out, with `-dirty` where the tree has changes."""
-    described = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"], cwd=ROOT, capture_output=True, text=True,
-        check=True)
-    return described.stdout.strip()
+    """The commit that is checked out, with `-dirty` where the tree has other changes than results."""
+    def git(*arguments):
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    changes = git("status", "--porcelain", "--", ".", f":!{FOLDER.relative_to(ROOT)}")
+    return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if changes else "")
 
 
 def write(suite, build, tests, again, verdict, costs):

@@ -2,7 +2,9 @@
 import datetime
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import NoSuchTableError
 
 from kit import CLIENT_SECONDS, create_topic, duckdb_on, producer, read_all, send
 
@@ -112,6 +114,22 @@ def test_table_and_log_hold_the_same(floe, topic, lake):
         ORDER BY _kafka_partition, _kafka_offset""").fetchall()
     assert len(log) == 1500
     assert table == log
+
+
+def test_a_deleted_topics_table_is_gone_and_its_name_is_free(floe, topic):
+    catalog, admin = catalog_of(floe), AdminClient({"bootstrap.servers": floe.kafka})
+    send(floe, topic, [b"old"] * 10)
+    old = catalog.load_table(("kafka", topic))
+    send(floe, topic, [b"rest"] * 5)
+    admin.delete_topics([topic], operation_timeout=CLIENT_SECONDS)[topic].result(CLIENT_SECONDS)
+    assert not catalog.table_exists(("kafka", topic))
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table(("kafka", topic))
+    assert old.scan().to_arrow().num_rows == 10, "whoever has it open reads on"
+    create_topic(floe, topic, 1)
+    send(floe, topic, [b"new"] * 3)
+    rows = catalog.load_table(("kafka", topic)).scan().to_arrow()
+    assert rows.column("_kafka_value").to_pylist() == [b"new"] * 3
 
 
 def test_the_table_survives_kill_9(floe, topic):

@@ -10,7 +10,7 @@ use crate::pointer::{FactPointers, TablePointer, TablePointers};
 use crate::status::TableStatus;
 use crate::worker::{Shared, Worker, ends};
 use bytes::Bytes;
-use floe_env::{Background, Env, Error, Result, Shutdown};
+use floe_env::{Background, Env, Error, Instant, Result, Shutdown};
 use floe_metadata::MetadataStore;
 use floe_metadata::topics::Topic;
 use floe_store::ObjectStore;
@@ -18,9 +18,14 @@ use kfs::TopicId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Topic setting: whether the topic has a table.
 pub const ENABLE_CONFIG: &str = "iceberg.enable";
+
+/// Tables of deleted topics are looked for when topics have changed, and this often: a commit that
+/// was under way may have made one since.
+const SWEEP_PAUSE: Duration = Duration::from_secs(60);
 
 /// From the log to tables. A cheap handle.
 #[derive(Clone)]
@@ -33,6 +38,8 @@ struct Inner {
     metadata: MetadataStore,
     topics: Mutex<KnownTopics>,
     workers: Mutex<BTreeMap<TopicId, Arc<Worker>>>,
+    /// The newest sweep: the topics' revision then, and when it was.
+    swept: Mutex<Option<(Option<u64>, Instant)>>,
 }
 
 /// The topics as last read.
@@ -69,8 +76,8 @@ impl Bridge {
         log: Arc<dyn LogReader>,
     ) -> Self {
         let shared = Arc::new(Shared::new(env, config, store, pointers, log));
-        let (topics, workers) = (Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { shared, metadata, topics, workers }) }
+        let (topics, workers, swept) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { shared, metadata, topics, workers, swept }) }
     }
 
     /// Starts the background job.
@@ -99,8 +106,9 @@ impl Bridge {
     /// # Errors
     /// The first that a topic had; the others have had their turn all the same.
     pub async fn round(&self) -> Result<()> {
-        let mut first_error = None;
-        for topic in self.topics().await?.iter().filter(|topic| self.is_enabled(topic)) {
+        let topics = self.topics().await?;
+        let mut first_error = self.sweep().await.err();
+        for topic in topics.iter().filter(|topic| self.is_enabled(topic)) {
             let worker = self.worker(topic.id, &topic.name);
             let visited = self.visit(&worker).await;
             if let Err(error) = visited.and(self.publish_progress(&worker).await) {
@@ -109,6 +117,22 @@ impl Bridge {
             }
         }
         first_error.map_or(Ok(()), Err)
+    }
+
+    /// Removes what deleted topics have left, where it may have become more.
+    async fn sweep(&self) -> Result<()> {
+        let (revision, now) = (self.inner.topics.lock().revision, self.env().monotonic());
+        let swept = *self.inner.swept.lock();
+        let is_fresh = |(at_revision, at): (Option<u64>, Instant)| {
+            at_revision == revision && now < at + SWEEP_PAUSE
+        };
+        if swept.is_some_and(is_fresh) {
+            return Ok(());
+        }
+        self.remove_tables().await?;
+        self.delete_files().await?;
+        *self.inner.swept.lock() = Some((revision, now));
+        Ok(())
     }
 
     /// Gives the metadata store its copy of a table's progress, for retention and metrics. It may
@@ -150,13 +174,12 @@ impl Bridge {
         let namespace = &self.config().namespace;
         if let Some(pointer) = self.inner.shared.pointers.by_name(namespace, name).await? {
             let worker = self.worker_of(&pointer).await?;
-            return look(&self.inner.shared, &worker).await;
+            return self.look_at(&worker).await;
         }
         // The topic may have its first records, and no table yet.
         for topic in self.topics().await?.iter().filter(|topic| self.is_enabled(topic)) {
             if names::candidates(&topic.name, topic.id).iter().any(|candidate| candidate == name) {
-                let worker = self.worker(topic.id, &topic.name);
-                let answer = look(&self.inner.shared, &worker).await?;
+                let answer = self.look_at(&self.worker(topic.id, &topic.name)).await?;
                 let is_it = |answer: &LookAnswer| answer.table.pointer.name == name;
                 if answer.as_ref().is_some_and(is_it) {
                     return Ok(answer);
@@ -204,13 +227,17 @@ impl Bridge {
         for topic in self.topics().await?.iter().filter(|topic| self.is_enabled(topic)) {
             let worker = self.worker(topic.id, &topic.name);
             if worker.status().table.is_none() && worker.refresh().await?.is_none() {
-                look(&self.inner.shared, &worker).await?;
+                self.look_at(&worker).await?;
             }
         }
         Ok(())
     }
 
-    fn is_enabled(&self, topic: &Topic) -> bool {
+    pub(crate) async fn look_at(&self, worker: &Arc<Worker>) -> Result<Option<LookAnswer>> {
+        look(&self.inner.shared, worker).await
+    }
+
+    pub(crate) fn is_enabled(&self, topic: &Topic) -> bool {
         match topic.configs.get(ENABLE_CONFIG).map(String::as_str) {
             None => self.config().enabled_by_default,
             Some(value) => value.eq_ignore_ascii_case("true"),
@@ -218,7 +245,7 @@ impl Bridge {
     }
 
     /// All topics; read again only where one has changed.
-    async fn topics(&self) -> Result<Arc<Vec<Topic>>> {
+    pub(crate) async fn topics(&self) -> Result<Arc<Vec<Topic>>> {
         let metadata = &self.inner.metadata;
         let revision = metadata.topics_revision().await?;
         {
@@ -241,7 +268,27 @@ impl Bridge {
         workers.retain(|id, worker| exists(id) || worker.newest().is_some());
     }
 
-    fn worker(&self, topic: TopicId, name: &str) -> Arc<Worker> {
+    pub(crate) fn forget_worker(&self, topic: TopicId) {
+        self.inner.workers.lock().remove(&topic);
+    }
+
+    fn env(&self) -> &Env {
+        &self.inner.shared.env
+    }
+
+    pub(crate) fn metadata(&self) -> &MetadataStore {
+        &self.inner.metadata
+    }
+
+    pub(crate) fn pointers(&self) -> &dyn TablePointers {
+        self.inner.shared.pointers.as_ref()
+    }
+
+    pub(crate) fn store(&self) -> &dyn ObjectStore {
+        self.inner.shared.store.as_ref()
+    }
+
+    pub(crate) fn worker(&self, topic: TopicId, name: &str) -> Arc<Worker> {
         let mut workers = self.inner.workers.lock();
         let make = || Worker::new(self.inner.shared.clone(), topic, name.to_owned());
         workers.entry(topic).or_insert_with(make).clone()

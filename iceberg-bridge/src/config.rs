@@ -24,6 +24,8 @@ pub struct BridgeConfig {
     pub lag_max: Duration,
     /// Pause between two rounds of the background job.
     pub round_pause: Duration,
+    /// How long the files of a removed table stay (`iceberg.delete_retention_ms`).
+    pub delete_retention: Duration,
     /// What every table's answer tells the engine, such as `s3.endpoint` and `s3.region`. Never the
     /// broker's own keys.
     pub client_config: BTreeMap<String, String>,
@@ -41,6 +43,7 @@ impl BridgeConfig {
             file_bytes_min: 64 << 20,
             lag_max: Duration::from_secs(60),
             round_pause: Duration::from_secs(1),
+            delete_retention: Duration::from_secs(7 * 24 * 3600),
             client_config: BTreeMap::new(),
         }
     }

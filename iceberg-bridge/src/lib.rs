@@ -21,6 +21,7 @@ pub mod names;
 pub mod place;
 pub mod pointer;
 pub mod progress;
+mod removal;
 pub mod schema;
 mod staging;
 pub mod status;

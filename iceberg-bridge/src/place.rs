@@ -22,6 +22,11 @@ impl TablePlace {
         Self { key, url }
     }
 
+    /// The folder's key, which begins the keys of all its files.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     /// The folder's address, which is the table's location.
     pub fn url(&self) -> &str {
         &self.url

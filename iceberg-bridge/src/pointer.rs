@@ -3,7 +3,8 @@
 //!
 //! Facts: `tables/{namespace}/{name}` is the pointer, readable as
 //! [`floe_metadata::tables::TablePointer`] too; `table-of-topic/{topic id}` says which table a
-//! topic has, so that a name is chosen once. Both are made in one change.
+//! topic has, so that a name is chosen once. Both are made in one change, and removed in one, which
+//! leaves `removed-tables/{topic id}/{table uuid}`: whose files are to go, and since when.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,6 +19,7 @@ use uuid::Uuid;
 const FORMAT_VERSION: u32 = 1;
 const TABLES: &str = "tables";
 const TABLE_OF_TOPIC: &str = "table-of-topic";
+const REMOVED_TABLES: &str = "removed-tables";
 
 /// A table of the embedded catalog and its newest metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +86,17 @@ impl TablePointer {
     }
 }
 
+/// A table that is in the catalog no more, and whose files are still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemovedTable {
+    /// The topic that was deleted.
+    pub topic: TopicId,
+    /// The table's uuid.
+    pub table: Uuid,
+    /// The metadata store's clock when it was removed, ms.
+    pub removed_ms: i64,
+}
+
 /// All pointers. `Rejected` means that nothing changed; `UnknownOutcome` that the same call may be
 /// made again.
 #[async_trait]
@@ -107,6 +120,15 @@ pub trait TablePointers: Send + Sync + 'static {
 
     /// Moves a pointer, if it still is `old`.
     async fn swap(&self, old: &TablePointer, new: &TablePointer) -> Result<ChangeOutcome>;
+
+    /// Takes a table out of the catalog, if its pointer still is `old`, and notes its files.
+    async fn remove(&self, old: &TablePointer) -> Result<ChangeOutcome>;
+
+    /// Tables that were removed and whose files have not been deleted, `limit` at most.
+    async fn removed(&self, limit: usize) -> Result<Vec<RemovedTable>>;
+
+    /// Forgets a removed table, whose files are gone.
+    async fn forget(&self, table: &RemovedTable) -> Result<()>;
 }
 
 /// Pointers as facts of the metadata store.
@@ -138,6 +160,23 @@ struct TableName {
 
 fn table_key(namespace: &str, name: &str) -> FactKey {
     FactKey::new(&[TABLES, namespace, name])
+}
+
+fn removed_key(topic: TopicId, table: Uuid) -> FactKey {
+    FactKey::new(&[REMOVED_TABLES, &topic.to_string(), &table.to_string()])
+}
+
+/// A removed table of its fact: the ids are in the key, the time is the value.
+fn removed_of(key: &FactKey, value: &Bytes) -> Result<RemovedTable> {
+    let corrupt = || Error::corrupt(format!("fact {} is no removed table", key.as_str()));
+    let segments = key.segments();
+    let id = |at: usize| {
+        let segment = segments.get(at).ok_or_else(corrupt)?;
+        Uuid::parse_str(segment).map_err(|error| corrupt().with_source(error))
+    };
+    let time = std::str::from_utf8(value).map_err(|error| corrupt().with_source(error))?;
+    let removed_ms = time.parse().map_err(|error| corrupt().with_source(error))?;
+    Ok(RemovedTable { topic: TopicId(id(1)?), table: id(2)?, removed_ms })
 }
 
 fn topic_key(topic: TopicId) -> FactKey {
@@ -202,5 +241,32 @@ impl TablePointers for FactPointers {
             ..Change::default()
         };
         self.0.change(&change).await
+    }
+
+    async fn remove(&self, old: &TablePointer) -> Result<ChangeOutcome> {
+        let by_name = table_key(&old.namespace, &old.name);
+        let now_ms = self.0.now_ms().await?;
+        let note = removed_key(old.topic(), old.table_id);
+        let change = Change {
+            checks: vec![Check { key: by_name.clone(), expect: Expect::Value(old.encode()) }],
+            writes: vec![
+                Write::Delete(by_name),
+                Write::Delete(topic_key(old.topic())),
+                Write::Put(note, Bytes::from(now_ms.to_string())),
+            ],
+            ..Change::default()
+        };
+        self.0.change(&change).await
+    }
+
+    async fn removed(&self, limit: usize) -> Result<Vec<RemovedTable>> {
+        let facts = self.0.scan(&FactKey::new(&[REMOVED_TABLES]).folder(), limit).await?;
+        facts.iter().map(|(key, value)| removed_of(key, value)).collect()
+    }
+
+    async fn forget(&self, table: &RemovedTable) -> Result<()> {
+        let key = removed_key(table.topic, table.table);
+        let change = Change { writes: vec![Write::Delete(key)], ..Change::default() };
+        self.0.change(&change).await.map(|_| ())
     }
 }

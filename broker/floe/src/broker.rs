@@ -1,5 +1,6 @@
 //! A broker: what its handlers share, from the moment its stores are open until it has drained.
 
+use crate::answer_memory::AnswerMemory;
 use crate::config::Config;
 use crate::fetch_sessions::FetchSessions;
 use crate::groups::{self, Groups};
@@ -10,13 +11,14 @@ use crate::recompression::Recompression;
 use crate::topics::{KnownTopic, Topics};
 use crate::{api, topic_names};
 use floe_env::{Background, Env, Result, Shutdown};
-use floe_log::{BudgetRules, CutRules, Log, LogConfig};
+use floe_iceberg_bridge::Bridge;
+use floe_log::{BudgetRules, CutRules, Log, LogConfig, Pace};
 use floe_metadata::MetadataStore;
 use floe_metadata::brokers::{BrokerAddress, Registration};
 use floe_store::ObjectStore;
 use floe_wire::Registry;
 use kfs::{BrokerId, ClusterId, TopicId};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 
 /// How long a registration lasts without being renewed, ms. One broker needs no renewal: the guard
@@ -24,6 +26,12 @@ use tokio::sync::Semaphore;
 const LEASE_MS: i64 = 30_000;
 /// Uploads in flight at most.
 const UPLOADS_MAX: usize = 8;
+/// Requests have one over this of the memory budget, and so has what waits to be written. The cache
+/// has the rest by default.
+const PART_OF_BUDGET: u64 = 4;
+/// Answers may hold one over this of the cache's size. What they hold are the cache's blocks, and
+/// counts as such.
+const PART_OF_CACHE: u64 = 4;
 /// The unit in which memory for frames is counted.
 pub(crate) const MEMORY_UNIT_BYTES: usize = 1024;
 
@@ -68,6 +76,8 @@ pub struct Broker {
     pub topics: Topics,
     /// Where everything is counted.
     pub metrics: Metrics,
+    /// The topics' tables, once the bridge runs; never where tables are switched off.
+    pub tables: OnceLock<Bridge>,
     pub(crate) registration: Registration,
     pub(crate) groups: Groups,
     pub(crate) registry: Registry,
@@ -78,6 +88,8 @@ pub struct Broker {
     /// Memory for requests of all connections, in units of [`MEMORY_UNIT_BYTES`].
     pub(crate) frame_memory: Arc<Semaphore>,
     pub(crate) frame_units: usize,
+    /// Memory for answers to Fetch that clients have not taken yet.
+    pub(crate) answer_memory: AnswerMemory,
 }
 
 impl Broker {
@@ -113,10 +125,12 @@ impl Broker {
             groups::group_config(&config.kafka),
             shutdown.clone(),
         );
-        let frame_bytes = usize::try_from(config.memory.budget_bytes / 4).unwrap_or(usize::MAX);
-        let frame_units = (frame_bytes / MEMORY_UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        let memory = &config.memory;
+        let frame_units = (bytes(memory.budget_bytes / PART_OF_BUDGET) / MEMORY_UNIT_BYTES)
+            .clamp(1, Semaphore::MAX_PERMITS);
         Ok(Arc::new(Self {
             fetch_sessions: FetchSessions::new(env.clone()),
+            tables: OnceLock::new(),
             env,
             identity,
             log,
@@ -130,15 +144,17 @@ impl Broker {
             shutdown,
             frame_memory: Arc::new(Semaphore::new(frame_units)),
             frame_units,
+            answer_memory: AnswerMemory::new(bytes(memory.cache_bytes / PART_OF_CACHE)),
             metrics,
             config,
         }))
     }
 
-    /// Bytes that requests hold until they are answered.
-    pub(crate) fn frame_bytes_held(&self) -> i64 {
-        let held = self.frame_units.saturating_sub(self.frame_memory.available_permits());
-        i64::try_from(held * MEMORY_UNIT_BYTES).unwrap_or(i64::MAX)
+    /// Bytes that requests hold until they are answered, and answers until they are taken.
+    pub(crate) fn connection_bytes_held(&self) -> i64 {
+        let frames = self.frame_units.saturating_sub(self.frame_memory.available_permits());
+        let held = frames * MEMORY_UNIT_BYTES + self.answer_memory.held_bytes();
+        i64::try_from(held).unwrap_or(i64::MAX)
     }
 
     /// The topic of this name: as known here, else as the store has it now.
@@ -180,6 +196,10 @@ impl Broker {
     }
 }
 
+fn bytes(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 fn log_config(
     config: &Config,
     identity: &Identity,
@@ -187,11 +207,14 @@ fn log_config(
     is_remote: bool,
 ) -> LogConfig {
     let flush = &config.flush;
-    let budget = is_remote.then(|| BudgetRules {
-        puts_per_second: flush.puts_per_second,
-        saved_seconds: u32::try_from(flush.puts_saved.as_secs()).unwrap_or(u32::MAX),
-    });
-    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let pace = if is_remote {
+        Pace::Budgeted(BudgetRules {
+            puts_per_second: flush.puts_per_second,
+            saved_seconds: u32::try_from(flush.puts_saved.as_secs()).unwrap_or(u32::MAX),
+        })
+    } else {
+        Pace::GroupCommit
+    };
     LogConfig {
         cluster: identity.cluster,
         broker: registration.id,
@@ -200,11 +223,11 @@ fn log_config(
         cut: CutRules {
             segment_bytes: flush.segment_bytes as u64,
             flush_interval: flush.interval,
-            budget,
+            pace,
         },
         uploads_max: UPLOADS_MAX,
         upload_timeout: flush.upload_timeout,
-        pending_bytes_max: bytes(config.memory.budget_bytes / 4),
+        pending_bytes_max: bytes(config.memory.budget_bytes / PART_OF_BUDGET),
         cache_bytes: bytes(config.memory.cache_bytes),
         decompressed_bytes_max: crate::topic_settings::DECOMPRESSED_BYTES_MAX,
     }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use floe_env::Instant;
 use floe_wire::frame::LENGTH_BYTES;
 use floe_wire::{FrameReader, FrameWriter, ParsedRequest, messages, request};
+use futures::FutureExt;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -16,6 +18,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 const REQUESTS_PIPELINED_MAX: usize = 128;
 /// Answers that are gathered before they are written even though more are ready, bytes.
 const WRITE_GATHER_BYTES_MAX: usize = 1 << 20;
+
+/// How long a client may take over its answers while others wait for the memory that they hold.
+const ANSWER_TAKEN_WITHIN: Duration = Duration::from_secs(30);
 
 /// A request's answer in its turn, with the memory that the request holds until then.
 struct Turn {
@@ -147,6 +152,7 @@ async fn handle(broker: &Arc<Broker>, frame: Bytes, host: &Arc<str>) -> Reply {
         client_id: header.client_id.as_deref().unwrap_or_default().into(),
         client_host: host.clone(),
         principal: Principal::anonymous(),
+        intended: request.intended.clone(),
         metrics: broker.metrics.clone(),
     };
     match api::handle(broker.clone(), context, request).await {
@@ -169,32 +175,28 @@ async fn write_answers<W: AsyncWrite + Unpin>(
         let mut next = Some(first);
         let mut is_closing = false;
         while let Some(Turn { reply, memory, arrival }) = next.take() {
-            let reply = match reply {
-                Reply::Later(_) if frames.pending_bytes() > 0 => {
-                    // What is ready does not wait for what is not.
-                    if frames.flush().await.is_err() {
-                        return;
-                    }
-                    wait(reply).await
+            let Ok(reply) = wait(broker, &mut frames, &mut held, reply).await else { return };
+            let (response, answer_memory) = match reply {
+                Reply::Ready(response) => (Some(response), None),
+                Reply::Holding(response, memory) => (Some(response), Some(memory)),
+                Reply::Nothing => (None, None),
+                Reply::Close | Reply::Later(_) => {
+                    is_closing = true;
+                    (None, None)
                 }
-                reply => wait(reply).await,
             };
-            match reply {
-                Reply::Ready(response) => {
-                    let took = broker.env.monotonic() - arrival.at;
-                    let api = broker.metrics.kafka.api(arrival.api_key);
-                    api.answered(took, arrival.frame_bytes, response.len());
-                    frames.push(response);
-                }
-                Reply::Nothing => {}
-                Reply::Close | Reply::Later(_) => is_closing = true,
+            if let Some(response) = response {
+                let took = broker.env.monotonic() - arrival.at;
+                let api = broker.metrics.kafka.api(arrival.api_key);
+                api.answered(took, arrival.frame_bytes, response.len());
+                frames.push(response);
             }
-            held.push(memory);
+            held.push((memory, answer_memory));
             if !is_closing && frames.pending_bytes() < WRITE_GATHER_BYTES_MAX {
                 next = turns.try_recv().ok();
             }
         }
-        if frames.flush().await.is_err() || is_closing {
+        if flush(broker, &mut frames).await.is_err() || is_closing {
             break;
         }
     }
@@ -202,9 +204,43 @@ async fn write_answers<W: AsyncWrite + Unpin>(
     let _ = frames.shutdown().await;
 }
 
-async fn wait(reply: Reply) -> Reply {
-    match reply {
-        Reply::Later(answer) => answer.await,
-        reply => reply,
+/// Waits for a reply. Those that are ready leave in one write: one commit answers many requests of
+/// a connection. What is ready does not wait for what is not, nor holds memory meanwhile.
+async fn wait<W: AsyncWrite + Unpin, M>(
+    broker: &Broker,
+    frames: &mut FrameWriter<W>,
+    held: &mut Vec<M>,
+    reply: Reply,
+) -> std::io::Result<Reply> {
+    let Reply::Later(mut answer) = reply else { return Ok(reply) };
+    if let Some(ready) = (&mut answer).now_or_never() {
+        return Ok(ready);
+    }
+    if frames.pending_bytes() > 0 {
+        flush(broker, frames).await?;
+        held.clear();
+    }
+    Ok(answer.await)
+}
+
+/// Sends what is pending. While others wait for the memory of answers, a client that is too slow to
+/// take its own is given up.
+async fn flush<W: AsyncWrite + Unpin>(
+    broker: &Broker,
+    frames: &mut FrameWriter<W>,
+) -> std::io::Result<()> {
+    let flushed = frames.flush();
+    tokio::pin!(flushed);
+    loop {
+        tokio::select! {
+            biased;
+            flushed = &mut flushed => return flushed,
+            () = broker.env.sleep(ANSWER_TAKEN_WITHIN) => {
+                if broker.answer_memory.is_short() {
+                    tracing::warn!("connection closed: its client does not take its answers");
+                    return Err(std::io::ErrorKind::TimedOut.into());
+                }
+            }
+        }
     }
 }

@@ -48,8 +48,17 @@ pub(crate) struct SessionRequest {
 
 /// A request with its session looked up: what is to be fetched.
 pub(crate) struct SessionFetch {
-    pub(crate) wanted: Vec<(AskedPartition, Want)>,
+    pub(crate) wanted: Vec<SessionPartition>,
     kind: Kind,
+}
+
+/// A partition of a fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SessionPartition {
+    pub(crate) asked: AskedPartition,
+    pub(crate) want: Want,
+    /// An earlier fetch of the session found the topic, so that it has been deleted if it is gone.
+    pub(crate) was_found: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +76,11 @@ enum Kind {
 struct Told {
     high_watermark: i64,
     log_start_offset: i64,
+    was_found: bool,
 }
 
-/// Nothing, or an error, which makes the recovery news.
-const TOLD_NOTHING: Told = Told { high_watermark: -1, log_start_offset: -1 };
+/// Nothing yet.
+const TOLD_NOTHING: Told = Told { high_watermark: -1, log_start_offset: -1, was_found: false };
 
 struct Session {
     next_epoch: i32,
@@ -101,7 +111,11 @@ impl FetchSessions {
                 0 => Kind::New { uses_ids: request.uses_ids },
                 _ => Kind::Sessionless,
             };
-            return Ok(SessionFetch { wanted: request.wanted, kind });
+            let new = |(asked, want)| SessionPartition { asked, want, was_found: false };
+            return Ok(SessionFetch {
+                wanted: request.wanted.into_iter().map(new).collect(),
+                kind,
+            });
         }
         let session = sessions.get_mut(&request.id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         if session.next_epoch != request.epoch {
@@ -114,7 +128,11 @@ impl FetchSessions {
         session.used_at = self.env.monotonic();
         session.partitions.retain(|(asked, ..)| !request.forgotten.contains(asked));
         session.update(request.wanted);
-        let wanted = session.partitions.iter().map(|(asked, want, _)| (asked.clone(), *want));
+        let wanted = session.partitions.iter().map(|(asked, want, told)| SessionPartition {
+            asked: asked.clone(),
+            want: *want,
+            was_found: told.was_found,
+        });
         Ok(SessionFetch { wanted: wanted.collect(), kind: Kind::Incremental(request.id) })
     }
 
@@ -151,7 +169,8 @@ impl FetchSessions {
             id = self.draw();
         }
         let partitions = fetch.wanted.iter().zip(fetched);
-        let partitions = partitions.map(|((asked, want), got)| (asked.clone(), *want, told(got)));
+        let partitions = partitions
+            .map(|(wanted, got)| (wanted.asked.clone(), wanted.want, TOLD_NOTHING.and_then(got)));
         let session =
             Session { next_epoch: 1, uses_ids, used_at: now, partitions: partitions.collect() };
         sessions.insert(id, session);
@@ -192,7 +211,7 @@ impl Session {
         let partitions = std::mem::take(&mut self.partitions);
         for ((asked, want, before), got) in partitions.into_iter().zip(fetched) {
             let has_records = got.records_bytes() > 0;
-            let now = told(got);
+            let now = before.and_then(got);
             let is_news = !got.error.is_none() || got.diverging_epoch.is_some() || now != before;
             listed.push(has_records || is_news);
             let place = if has_records { &mut served } else { &mut kept };
@@ -205,11 +224,19 @@ impl Session {
     }
 }
 
-fn told(got: &FetchedPartition) -> Told {
-    if got.error.is_none() {
-        Told { high_watermark: got.high_watermark, log_start_offset: got.log_start_offset }
-    } else {
-        TOLD_NOTHING
+impl Told {
+    /// What the client knows after an answer. An error leaves no offsets, so that the recovery is
+    /// news.
+    fn and_then(self, got: &FetchedPartition) -> Self {
+        let is_missing =
+            matches!(got.error, ErrorCode::UnknownTopicId | ErrorCode::UnknownTopicOrPartition);
+        let was_found = self.was_found || !is_missing;
+        if got.error.is_none() {
+            let (high_watermark, log_start_offset) = (got.high_watermark, got.log_start_offset);
+            Self { high_watermark, log_start_offset, was_found }
+        } else {
+            Self { was_found, ..TOLD_NOTHING }
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! command line, [`config`] every setting.
 #![forbid(unsafe_code)]
 
+mod answer_memory;
 mod api;
 mod authorized_operations;
 pub mod broker;

@@ -5,6 +5,11 @@ use floe_env::Error;
 use floe_wire::ErrorCode;
 use floe_wire::messages::StrBytes;
 
+/// Kafka's own words for what no client of its own sends.
+pub(crate) const MALFORMED_REQUEST: &str = "This most likely occurs because of a request being \
+    malformed by the client library or the message was sent to an incompatible broker. See the \
+    broker logs for more details.";
+
 /// A Kafka error with words for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
@@ -18,6 +23,11 @@ impl Refused {
     /// A refusal with a message of its own.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
+    }
+
+    /// A refusal without words, where Kafka has none.
+    pub(crate) fn wordless(code: ErrorCode) -> Self {
+        Self { code, message: String::new() }
     }
 
     /// There is no topic of this name.
@@ -34,6 +44,6 @@ impl Refused {
 
     /// The message as answers carry it.
     pub(crate) fn text(&self) -> Option<StrBytes> {
-        Some(StrBytes::from_string(self.message.clone()))
+        (!self.message.is_empty()).then(|| StrBytes::from_string(self.message.clone()))
     }
 }

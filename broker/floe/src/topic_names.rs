@@ -13,6 +13,15 @@ pub(crate) fn is_valid(name: &str) -> bool {
         && name.bytes().all(is_allowed)
 }
 
+/// Topics of Kafka's own, in which it keeps what Floe has in its metadata store.
+const INTERNAL: [&str; 3] = ["__consumer_offsets", "__transaction_state", "__share_group_state"];
+
+/// True for the name of a topic of Kafka's own. There are none, and clients may not make, write or
+/// shorten them.
+pub(crate) fn is_internal(name: &str) -> bool {
+    INTERNAL.contains(&name)
+}
+
 /// What is wrong with a topic's name, in Kafka's words; `None` for a valid one.
 pub(crate) fn complaint(name: &str) -> Option<String> {
     if is_valid(name) {
@@ -63,6 +72,12 @@ mod tests {
         ] {
             assert!(complaint(name).is_some_and(|text| text.contains(words)), "{name}");
         }
+    }
+
+    #[test]
+    fn kafkas_own_topics_are_known_by_name() {
+        assert!(is_internal("__consumer_offsets") && is_internal("__transaction_state"));
+        assert!(!is_internal("__consumer_offsets2") && !is_internal("__cluster_metadata"));
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 /// Kafka's default of `message.timestamp.after.max.ms`: an hour.
 const TIMESTAMP_AFTER_MS: i64 = 3_600_000;
+/// Kafka's default of `segment.bytes`: 1 GiB.
+const SEGMENT_BYTES: usize = 1 << 30;
 /// What one batch may decompress to, bytes: far above any honest ratio of a batch that is small
 /// enough to be sent.
 pub const DECOMPRESSED_BYTES_MAX: usize = 256 << 20;
@@ -24,6 +26,8 @@ pub struct TopicCodec {
 pub struct TopicSettings {
     /// `max.message.bytes`
     pub message_bytes_max: usize,
+    /// `segment.bytes`. A topic has no segments here, but no batch may be larger than one.
+    pub segment_bytes: usize,
     /// `message.timestamp.type`
     pub timestamp_type: TimestampType,
     /// `message.timestamp.before.max.ms`
@@ -59,6 +63,7 @@ impl TopicSettings {
         };
         Self {
             message_bytes_max: bytes("max.message.bytes", message_max_bytes),
+            segment_bytes: bytes("segment.bytes", SEGMENT_BYTES),
             timestamp_type: if is_append_time {
                 TimestampType::LogAppendTime
             } else {

@@ -2,8 +2,12 @@
 //! offsets are set. Offsets are set once, when an extent enters; a fetch then sends slices of
 //! blocks. Readers of one missing extent share one load. What is used least recently goes first, so
 //! that the same calls leave the same cache.
+//!
+//! The capacity is of all blocks that are in memory: those that are cached, and those that went out
+//! of the cache while an answer still holds a slice of them. Readers that do not take their answers
+//! thus make the cache smaller, never the memory larger.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use floe_env::{Env, HashMap, Lane, Result};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -11,6 +15,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Whole batches of one partition, by offset, in one piece of memory.
 #[derive(Clone, Debug)]
@@ -26,6 +31,41 @@ pub(crate) struct Block {
 /// An extent's blocks, by offset.
 pub(crate) type Blocks = Arc<Vec<Block>>;
 
+/// Counts the bytes of blocks that are in memory, in the cache or not; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BlockMemory(Arc<AtomicUsize>);
+
+/// Batches that are counted until their last slice is gone.
+struct Counted {
+    bytes: BytesMut,
+    memory: BlockMemory,
+}
+
+impl BlockMemory {
+    /// The bytes, counted for as long as any slice of them is held.
+    pub(crate) fn count(&self, bytes: BytesMut) -> Bytes {
+        self.0.fetch_add(bytes.len(), Ordering::Relaxed);
+        Bytes::from_owner(Counted { bytes, memory: self.clone() })
+    }
+
+    /// Bytes in memory now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.memory.0.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
 /// Names an extent: its object's key and its position there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BlocksKey {
@@ -39,10 +79,12 @@ type Load = Shared<BoxFuture<'static, Result<Blocks>>>;
 #[derive(Clone)]
 pub(crate) struct BlockCache {
     env: Env,
+    memory: BlockMemory,
     inner: Arc<Mutex<Inner>>,
 }
 
 struct Inner {
+    memory: BlockMemory,
     capacity_bytes: usize,
     used_bytes: usize,
     clock: u64,
@@ -66,13 +108,17 @@ pub struct CacheStats {
     pub hits: u64,
     /// Extents that were read from the store.
     pub misses: u64,
-    /// Bytes held now.
+    /// Bytes cached now.
     pub bytes: usize,
+    /// Bytes of blocks in memory now: cached ones, and others that answers still hold.
+    pub memory_bytes: usize,
 }
 
 impl BlockCache {
     pub(crate) fn new(env: Env, capacity_bytes: usize) -> Self {
+        let memory = BlockMemory::default();
         let inner = Inner {
+            memory: memory.clone(),
             capacity_bytes,
             used_bytes: 0,
             clock: 0,
@@ -82,7 +128,12 @@ impl BlockCache {
             hits: 0,
             misses: 0,
         };
-        Self { env, inner: Arc::new(Mutex::new(inner)) }
+        Self { env, memory, inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// Where the blocks that go into the cache are counted.
+    pub(crate) fn memory(&self) -> &BlockMemory {
+        &self.memory
     }
 
     /// Puts an extent in, as the newest.
@@ -122,6 +173,19 @@ impl BlockCache {
         load.await
     }
 
+    /// Starts a load that somebody is about to wait for, unless the extent is there or on its way.
+    pub(crate) fn load_ahead<F>(&self, key: BlocksKey, load: impl FnOnce() -> F + Send)
+    where
+        F: Future<Output = Result<Blocks>> + Send + 'static,
+    {
+        let mut inner = self.inner.lock();
+        if !inner.entries.contains_key(&key) && !inner.loads.contains_key(&key) {
+            inner.misses += 1;
+            let started = self.start(key.clone(), load());
+            inner.loads.insert(key, started);
+        }
+    }
+
     fn start<F>(&self, key: BlocksKey, load: F) -> Load
     where
         F: Future<Output = Result<Blocks>> + Send + 'static,
@@ -153,7 +217,12 @@ impl BlockCache {
 
     pub(crate) fn stats(&self) -> CacheStats {
         let inner = self.inner.lock();
-        CacheStats { hits: inner.hits, misses: inner.misses, bytes: inner.used_bytes }
+        CacheStats {
+            hits: inner.hits,
+            misses: inner.misses,
+            bytes: inner.used_bytes,
+            memory_bytes: self.memory.bytes(),
+        }
     }
 }
 
@@ -179,7 +248,7 @@ impl Inner {
         self.used_bytes += bytes;
         self.by_use.insert(self.clock, key.clone());
         self.entries.insert(key, Cached { blocks, bytes, used_at: self.clock });
-        while self.used_bytes > self.capacity_bytes {
+        while self.used_bytes.max(self.memory.bytes()) > self.capacity_bytes {
             let Some((_, oldest)) = self.by_use.pop_first() else { break };
             self.remove(&oldest);
         }

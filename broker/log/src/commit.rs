@@ -33,17 +33,11 @@ pub(crate) struct InFlight {
     pub(crate) facts: SegmentFacts,
     pub(crate) sections: Vec<SealedSection>,
     pub(crate) waiting: Vec<WaitingRequest>,
+    /// Bytes of all batches.
+    pub(crate) bytes: u64,
     pub(crate) upload: Task<Result<Duration>>,
     /// Its place among the uploads in flight, given back when it is answered.
     pub(crate) slot: OwnedSemaphorePermit,
-}
-
-impl InFlight {
-    /// Bytes of all batches, as they were when the segment was cut.
-    fn bytes(&self) -> u64 {
-        let batches = self.sections.iter().flat_map(|section| &section.batches);
-        batches.map(|batch| u64::from(batch.length)).sum()
-    }
 }
 
 /// What the metadata store made of a question.
@@ -85,6 +79,8 @@ pub(crate) struct ProgressState {
     pub(crate) in_flight: usize,
     /// The newest PUT time that the writer has not taken yet.
     pub(crate) put_time: Option<Duration>,
+    /// Bytes answered since the writer looked last.
+    pub(crate) answered_bytes: u64,
     /// This broker may not write any more.
     pub(crate) fenced: bool,
 }
@@ -95,11 +91,12 @@ impl Progress {
         self.changed.notified().await;
     }
 
-    /// What is known now; the PUT time is given once.
+    /// What is known now; the PUT time and the answered bytes are given once.
     pub(crate) fn take(&self) -> ProgressState {
         let mut state = self.state.lock();
         let taken = *state;
         state.put_time = None;
+        state.answered_bytes = 0;
         taken
     }
 
@@ -124,9 +121,12 @@ impl Progress {
     }
 
     /// A segment is answered, and none before it is left.
-    fn answered(&self, counter: u64) {
+    fn answered(&self, counter: u64, bytes: u64) {
         self.answered.fetch_max(counter.saturating_add(1), Ordering::Release);
-        self.change(|state| state.in_flight -= 1);
+        self.change(|state| {
+            state.in_flight -= 1;
+            state.answered_bytes += bytes;
+        });
     }
 
     fn fence(&self) {
@@ -184,7 +184,7 @@ impl Committer {
     ) {
         let failure = match upload {
             Ok(Ok(took)) => {
-                self.observer.uploaded(took, segment.bytes(), true);
+                self.observer.uploaded(took, segment.bytes, true);
                 self.progress.change(|state| state.put_time = Some(took));
                 group.push(segment);
                 return;
@@ -192,7 +192,7 @@ impl Committer {
             Ok(Err(error)) => format!("its upload failed: {error}"),
             Err(error) => format!("its upload failed: {error}"),
         };
-        self.observer.uploaded(Duration::ZERO, segment.bytes(), false);
+        self.observer.uploaded(Duration::ZERO, segment.bytes, false);
         // What was uploaded before this one is committed first: order is kept also around a
         // failure.
         if !group.is_empty() {
@@ -312,7 +312,7 @@ impl Committer {
             reply(waiting, |partition, batch| results[&partition][batch].clone());
         }
         drop(segment.slot);
-        self.progress.answered(segment.facts.id.counter);
+        self.progress.answered(segment.facts.id.counter, segment.bytes);
     }
 
     /// Makes a section visible here: blocks first, then the watermark that leads readers to them.
@@ -330,7 +330,7 @@ impl Committer {
         for extent in &extents {
             let Place::Range { position, length, .. } = extent.place else { continue };
             let bytes = take_range(&mut pieces, position, length);
-            match to_blocks(extent, bytes, false) {
+            match to_blocks(extent, bytes, false, self.cache.memory()) {
                 Ok(blocks) => {
                     self.cache.insert(BlocksKey { object: object.clone(), position }, blocks);
                 }
@@ -345,7 +345,7 @@ impl Committer {
             reply(waiting, |_, _| Err(error.clone()));
         }
         drop(segment.slot);
-        self.progress.answered(segment.facts.id.counter);
+        self.progress.answered(segment.facts.id.counter, segment.bytes);
     }
 }
 

@@ -1,13 +1,22 @@
 //! When the open segment is cut: pure, so that every rule is a test.
 //!
-//! Full segments are cut at once. Otherwise time decides: with nothing in flight at once, else when
-//! a quarter of the measured PUT time has passed since the last cut, and at the latest after the
-//! flush interval. On a remote store requests are money: a cut by time needs a token of the budget,
-//! and saved tokens are spent only while the rate would not half-fill a segment in one interval
-//! anyway.
+//! Full segments are cut at once. Otherwise time decides: with nothing in flight at once, and at
+//! the latest after the flush interval. Between the two the place decides:
+//!
+//! * On a **local disk** a PUT and its commit are a few syncs, which the disk does one after the
+//!   other: a second cut would only wait for the first. So what arrives meanwhile is one group, cut
+//!   when nothing is in flight any more, and **gathered** ([`gather`]): clients that have just been
+//!   answered are about to send again.
+//! * On a **remote store** PUTs overlap: a cut is due when a quarter of the measured PUT time has
+//!   passed since the last one. There requests are money: a cut by time needs a token of the
+//!   budget, and saved tokens are spent only while the rate would not half-fill a segment in one
+//!   interval anyway.
+
+mod gather;
 
 use floe_env::Instant;
 use floe_store::PutBudget;
+use gather::Gather;
 use std::time::Duration;
 
 /// Rules for cutting.
@@ -17,8 +26,17 @@ pub struct CutRules {
     pub segment_bytes: u64,
     /// The longest that the first batch of a segment waits for a cut by time.
     pub flush_interval: Duration,
-    /// The PUT budget; `None` where requests cost nothing.
-    pub budget: Option<BudgetRules>,
+    /// What passes between two cuts by time.
+    pub pace: Pace,
+}
+
+/// What passes between two cuts by time.
+#[derive(Clone, Copy, Debug)]
+pub enum Pace {
+    /// All that is in flight: group commit, for a local disk.
+    GroupCommit,
+    /// A share of a PUT's time, within a budget of requests: for a remote store.
+    Budgeted(BudgetRules),
 }
 
 /// A budget of PUT requests.
@@ -68,6 +86,7 @@ pub struct CutPolicy {
     last_cut: Option<Instant>,
     put_time: Duration,
     budget: Option<PutBudget>,
+    gather: Gather,
     bytes_per_second: f64,
 }
 
@@ -75,16 +94,26 @@ pub struct CutPolicy {
 const PUT_TIME_WEIGHT: f64 = 0.2;
 /// Weight of the newest segment in the moving average of the rate.
 const RATE_WEIGHT: f64 = 0.3;
-/// The share of a PUT's time that passes between two cuts while others are in flight.
+/// The share of a PUT's time that passes between two cuts while others are in flight, remotely.
 const PUT_TIME_SHARE: f64 = 0.25;
 
 impl CutPolicy {
     /// A policy with a full budget.
     pub fn new(rules: CutRules, now: Instant) -> Self {
-        let budget = rules
-            .budget
-            .map(|budget| PutBudget::new(now, budget.puts_per_second, budget.saved_seconds));
-        Self { rules, last_cut: None, put_time: Duration::ZERO, budget, bytes_per_second: 0.0 }
+        let budget = match rules.pace {
+            Pace::GroupCommit => None,
+            Pace::Budgeted(budget) => {
+                Some(PutBudget::new(now, budget.puts_per_second, budget.saved_seconds))
+            }
+        };
+        Self {
+            rules,
+            last_cut: None,
+            put_time: Duration::ZERO,
+            budget,
+            gather: Gather::default(),
+            bytes_per_second: 0.0,
+        }
     }
 
     /// True for a segment that waits for nothing more.
@@ -109,9 +138,17 @@ impl CutPolicy {
             self.bytes_per_second += RATE_WEIGHT * (rate - self.bytes_per_second);
         }
         self.last_cut = Some(now);
+        self.gather.cut(bytes);
         if let Some(budget) = &mut self.budget {
             // A full segment is never held back, and leaves no debt behind.
             budget.take(now);
+        }
+    }
+
+    /// Notes that requests of `answered` bytes were answered, while `open` bytes waited.
+    pub fn answered(&mut self, answered: u64, open: u64, now: Instant) {
+        if let (Pace::GroupCommit, Some(last_cut)) = (self.rules.pace, self.last_cut) {
+            self.gather.answered(answered, open, now, now - last_cut);
         }
     }
 
@@ -125,10 +162,10 @@ impl CutPolicy {
     fn due_by_time(&self, open: &OpenState) -> Instant {
         let latest = open.first_batch + self.rules.flush_interval;
         if open.in_flight == 0 && !self.saves_tokens() {
-            return open.first_batch;
+            return self.gather.due(open.bytes).unwrap_or(open.first_batch).min(latest);
         }
-        match self.last_cut {
-            Some(last) if !self.saves_tokens() => {
+        match (self.rules.pace, self.last_cut) {
+            (Pace::Budgeted(_), Some(last)) if !self.saves_tokens() => {
                 latest.min(last + self.put_time.mul_f64(PUT_TIME_SHARE))
             }
             _ => latest,
@@ -139,7 +176,7 @@ impl CutPolicy {
     /// not later ones.
     fn saves_tokens(&self) -> bool {
         let per_interval = self.bytes_per_second * self.rules.flush_interval.as_secs_f64();
-        self.rules.budget.is_some() && per_interval * 2.0 >= self.rules.segment_bytes as f64
+        self.budget.is_some() && per_interval * 2.0 >= self.rules.segment_bytes as f64
     }
 
     fn due_by_budget(&self, now: Instant) -> Instant {

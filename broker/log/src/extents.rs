@@ -1,23 +1,36 @@
 //! From an extent's bytes to blocks: whole batches with their base offsets set. Used for what comes
 //! from the store and for what this broker has just written.
 
-use crate::blocks::{Block, Blocks};
+use crate::blocks::{Block, BlockMemory, Blocks};
 use crate::chunks::CHUNK_BYTES_MAX;
 use bytes::{Bytes, BytesMut};
 use floe_env::{Error, Result};
 use floe_metadata::rows::Extent;
 use kfs::{BatchHeader, OffsetMode};
+use std::ops::Range;
 use std::sync::Arc;
 
-/// Makes the blocks of an extent from all of its bytes as stored, given in pieces of whole batches.
-/// With `verify`, each batch's checksum is checked.
+/// Makes the blocks of an extent from all of its bytes as stored, given in pieces of whole batches,
+/// and counts them in `memory`. With `verify`, each batch's checksum is checked.
 ///
 /// Errors: `Corrupt` where the bytes are not the batches that the extent names.
-pub(crate) fn to_blocks(extent: &Extent, pieces: Vec<Bytes>, verify: bool) -> Result<Blocks> {
+pub(crate) fn to_blocks(
+    extent: &Extent,
+    pieces: Vec<Bytes>,
+    verify: bool,
+    memory: &BlockMemory,
+) -> Result<Blocks> {
     let mut blocks = Vec::new();
     let mut next_offset = extent.base_offset;
     for piece in pieces {
-        next_offset = piece_to_blocks(extent, piece, next_offset, verify, &mut blocks)?;
+        let (bytes, cuts) = patch(extent, piece, next_offset, verify)?;
+        next_offset = cuts.last().map_or(next_offset, |cut| cut.last_offset + 1);
+        let bytes = memory.count(bytes);
+        blocks.extend(cuts.into_iter().map(|cut| Block {
+            base_offset: cut.base_offset,
+            last_offset: cut.last_offset,
+            bytes: bytes.slice(cut.range),
+        }));
     }
     if next_offset != extent.last_offset + 1 {
         let found =
@@ -27,57 +40,52 @@ pub(crate) fn to_blocks(extent: &Extent, pieces: Vec<Bytes>, verify: bool) -> Re
     Ok(Arc::new(blocks))
 }
 
-/// A stretch of batches in a piece.
-struct Stretch {
-    start: usize,
+/// Where a block lies in a piece.
+struct Cut {
+    range: Range<usize>,
     base_offset: i64,
+    last_offset: i64,
 }
 
-fn piece_to_blocks(
+/// A piece with its base offsets and leader epochs set, and how it is cut into blocks.
+fn patch(
     extent: &Extent,
     piece: Bytes,
     first_offset: i64,
     verify: bool,
-    blocks: &mut Vec<Block>,
-) -> Result<i64> {
+) -> Result<(BytesMut, Vec<Cut>)> {
     let mut bytes = writable(piece);
     let mut next_offset = first_offset;
     let mut cuts = Vec::new();
-    let mut open = Stretch { start: 0, base_offset: first_offset };
+    let (mut start, mut base_offset) = (0, first_offset);
     let mut position = 0;
     while position < bytes.len() {
         let header = header_at(&bytes, position)?;
         let end = position + header.total_len();
-        if end - open.start > CHUNK_BYTES_MAX && position > open.start {
-            cuts.push((open, position, next_offset - 1));
-            open = Stretch { start: position, base_offset: next_offset };
+        if end - start > CHUNK_BYTES_MAX && position > start {
+            cuts.push(Cut { range: start..position, base_offset, last_offset: next_offset - 1 });
+            (start, base_offset) = (position, next_offset);
         }
         let batch = &mut bytes[position..end];
         if verify {
             kfs::verify_crc(batch)
                 .map_err(|error| Error::corrupt("a batch in an object").with_source(error))?;
         }
-        let base_offset = match extent.offset_mode {
+        let batch_offset = match extent.offset_mode {
             OffsetMode::Relative => next_offset,
             OffsetMode::Absolute => header.base_offset,
         };
-        kfs::set_base_offset(batch, base_offset);
+        kfs::set_base_offset(batch, batch_offset);
         kfs::set_leader_epoch(batch, LEADER_EPOCH);
-        next_offset = base_offset + i64::from(header.last_offset_delta) + 1;
+        next_offset = batch_offset + i64::from(header.last_offset_delta) + 1;
         position = end;
     }
-    cuts.push((open, position, next_offset - 1));
-    let bytes = bytes.freeze();
-    blocks.extend(cuts.into_iter().map(|(stretch, end, last_offset)| Block {
-        base_offset: stretch.base_offset,
-        last_offset,
-        bytes: bytes.slice(stretch.start..end),
-    }));
-    Ok(next_offset)
+    cuts.push(Cut { range: start..position, base_offset, last_offset: next_offset - 1 });
+    Ok((bytes, cuts))
 }
 
 /// The leader epoch of every batch of every partition, for ever: nothing is ever truncated.
-pub(crate) const LEADER_EPOCH: i32 = 0;
+pub const LEADER_EPOCH: i32 = 0;
 
 fn writable(piece: Bytes) -> BytesMut {
     piece.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]))

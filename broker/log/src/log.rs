@@ -152,6 +152,12 @@ impl Log {
         Ok(Ticket(outcome))
     }
 
+    /// Starts to load what a fetch is about to want; waits for nothing. Called for all partitions of
+    /// a request before the first is read, so that they are loaded side by side.
+    pub fn read_ahead(&self, from: &FetchFrom) {
+        self.0.reader.read_ahead(from);
+    }
+
     /// Reads from one partition.
     pub async fn fetch(&self, from: FetchFrom) -> Result<Fetched, FetchError> {
         self.0.reader.fetch(from).await

@@ -2,7 +2,7 @@
 //! order of arrival, and the requests that wait for it.
 
 use crate::append::{AppendBatch, AppendResult};
-use crate::chunks::Chunks;
+use crate::chunks::gather;
 use crate::extents::LEADER_EPOCH;
 use bytes::Bytes;
 use floe_env::Instant;
@@ -31,7 +31,8 @@ pub(crate) struct WaitingRequest {
 /// One partition's batches.
 pub(crate) struct OpenSection {
     pub(crate) topic_name: Arc<str>,
-    pub(crate) chunks: Chunks,
+    /// Each batch as it came, in its request's frame.
+    pub(crate) sent: Vec<Bytes>,
     pub(crate) bytes: u64,
     /// Positions are relative to the section.
     pub(crate) batches: Vec<BatchFacts>,
@@ -51,7 +52,7 @@ impl OpenSegment {
         Self { sections: BTreeMap::new(), waiting: Vec::new(), bytes: 0, first_batch: now }
     }
 
-    /// Takes a request's batches in; what they bring is copied once, here.
+    /// Takes a request's batches in.
     pub(crate) fn push(&mut self, request: AppendRequest) {
         let mut places = Vec::with_capacity(request.batches.len());
         for batch in request.batches {
@@ -65,16 +66,13 @@ impl OpenSegment {
     fn push_batch(&mut self, batch: AppendBatch) -> (TopicPartition, usize) {
         let section = self.sections.entry(batch.partition).or_insert_with(|| OpenSection {
             topic_name: batch.topic_name.clone(),
-            chunks: Chunks::default(),
+            sent: Vec::new(),
             bytes: 0,
             batches: Vec::new(),
         });
-        section.chunks.push(&batch.bytes, |copy| {
-            kfs::set_base_offset(copy, 0);
-            kfs::set_leader_epoch(copy, LEADER_EPOCH);
-        });
         section.batches.push(facts_of(&batch, section.bytes));
         section.bytes += batch.bytes.len() as u64;
+        section.sent.push(batch.bytes);
         (batch.partition, section.batches.len() - 1)
     }
 }
@@ -102,6 +100,15 @@ pub(crate) struct SealedSection {
 }
 
 impl SealedSection {
+    /// Copies the batches together, with the offset and the epoch of a fresh segment.
+    pub(crate) fn seal(partition: TopicPartition, section: OpenSection) -> Self {
+        let pieces = gather(section.sent, |copy| {
+            kfs::set_base_offset(copy, 0);
+            kfs::set_leader_epoch(copy, LEADER_EPOCH);
+        });
+        Self { partition, topic_name: section.topic_name, pieces, batches: section.batches }
+    }
+
     /// Each batch's own bytes, in order.
     pub(crate) fn batch_slices(&self) -> Vec<Bytes> {
         let mut slices = Vec::with_capacity(self.batches.len());
@@ -119,14 +126,9 @@ impl SealedSection {
 }
 
 impl OpenSegment {
-    /// The sections, by partition, and who waits for them.
-    pub(crate) fn seal(self) -> (Vec<SealedSection>, Vec<WaitingRequest>) {
-        let sections = self.sections.into_iter().map(|(partition, section)| SealedSection {
-            partition,
-            topic_name: section.topic_name,
-            pieces: section.chunks.finish(),
-            batches: section.batches,
-        });
-        (sections.collect(), self.waiting)
+    /// The sections, by partition, and who waits for them. What the batches bring is copied once,
+    /// when a section is sealed.
+    pub(crate) fn close(self) -> (Vec<(TopicPartition, OpenSection)>, Vec<WaitingRequest>) {
+        (self.sections.into_iter().collect(), self.waiting)
     }
 }

@@ -15,6 +15,15 @@ use std::sync::Arc;
 /// Extents that one query of the metadata store brings.
 const EXTENTS_PER_PAGE: usize = 128;
 
+/// So much more than a fetch asks for is loaded ahead, as a factor: what comes next is on its way
+/// while the client still works on this answer.
+const READ_AHEAD_FACTOR: u64 = 2;
+/// Bytes of one partition that are loaded ahead at most: readers of many partitions must not push
+/// each other's extents out of the cache.
+const READ_AHEAD_BYTES_MAX: u64 = 4 << 20;
+/// Extents of one partition that are loaded ahead at most.
+const READ_AHEAD_EXTENTS_MAX: usize = 32;
+
 /// What a fetch from one partition asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchFrom {
@@ -49,9 +58,9 @@ impl Fetched {
 pub enum FetchError {
     /// There is no such partition.
     UnknownPartition,
-    /// The offset is below the log start or above the high watermark; checked against the store,
-    /// not a cache.
-    OffsetOutOfRange,
+    /// The offset is below the log start or above the high watermark of this state, which the store
+    /// has just given, not a cache.
+    OffsetOutOfRange(PartitionState),
     /// It did not work; the kind says what to do.
     Failed(Error),
 }
@@ -105,7 +114,7 @@ impl Reader {
             None => self.state(from.partition).await?.ok_or(FetchError::UnknownPartition)?,
         };
         if !inside(&state) {
-            return Err(FetchError::OffsetOutOfRange);
+            return Err(FetchError::OffsetOutOfRange(state));
         }
         let end = if from.committed_only { state.last_stable_offset } else { state.high_watermark };
         let records = match self.records(from, end).await {
@@ -117,6 +126,22 @@ impl Reader {
         Ok(Fetched { state, records })
     }
 
+    /// Starts to load what a fetch will want and what comes behind it, as far as its extents are
+    /// remembered and not cached. Waits for nothing.
+    pub(crate) fn read_ahead(&self, from: &FetchFrom) {
+        let wanted = (from.bytes_max as u64).saturating_mul(READ_AHEAD_FACTOR);
+        let mut room = wanted.min(READ_AHEAD_BYTES_MAX);
+        let FetchFrom { partition, offset, .. } = *from;
+        for extent in self.partitions.extents(partition, offset, READ_AHEAD_EXTENTS_MAX) {
+            let Some(key) = cache_key(&extent) else { continue };
+            room = match room.checked_sub(extent.bytes()) {
+                Some(left) => left,
+                None => break,
+            };
+            self.cache.load_ahead(key, || self.load(extent));
+        }
+    }
+
     /// Whole batches from the one that holds `from.offset`, below `end`.
     async fn records(&self, from: FetchFrom, end: i64) -> Result<Vec<Bytes>> {
         let mut records = Vec::new();
@@ -126,8 +151,10 @@ impl Reader {
             if extents.is_empty() {
                 break;
             }
+            self.read_ahead(&FetchFrom { offset, bytes_max: room, ..from });
             for extent in extents {
-                if extent.base_offset >= end {
+                // Looked at before it is loaded: nobody waits for what the answer has no room for.
+                if extent.base_offset >= end || (room == 0 && !records.is_empty()) {
                     return Ok(records);
                 }
                 let blocks = self.blocks(from.partition, &extent).await?;
@@ -175,24 +202,15 @@ impl Reader {
         partition: TopicPartition,
         extent: &Extent,
     ) -> Result<Blocks> {
-        let (key, position, length) = match &extent.place {
-            Place::Range { key, position, length } => (key, *position, *length),
-            Place::Marker { .. } => {
-                return Err(Error::bug("a transaction marker in a log without transactions"));
-            }
-            Place::Hole => return Ok(Arc::default()),
+        let Some(key) = cache_key(extent) else {
+            return match &extent.place {
+                Place::Marker { .. } => {
+                    Err(Error::bug("a transaction marker in a log without transactions"))
+                }
+                Place::Hole | Place::Range { .. } => Ok(Arc::default()),
+            };
         };
-        let cache_key = BlocksKey { object: key.as_str().into(), position };
-        let (store, extent) = (self.store.clone(), extent.clone());
-        let object = format!("{}/{key}", self.root);
-        let loaded = self
-            .cache
-            .get(cache_key, move || async move {
-                let bytes = store.get_range(&object, position..position + length).await?;
-                to_blocks(&extent, vec![bytes], true)
-                    .map_err(|error| error.context(&format!("reading {object}")))
-            })
-            .await;
+        let loaded = self.cache.get(key, || self.load(extent.clone())).await;
         if loaded.is_err() {
             // The extent may have been replaced and its object deleted: look again next time.
             self.partitions.forget_extents(partition);
@@ -202,17 +220,27 @@ impl Reader {
 
     /// An extent's blocks for one use: from the cache, else read from the store past the cache.
     pub(crate) async fn blocks_once(&self, extent: &Extent) -> Result<Blocks> {
-        let Place::Range { key, position, length } = &extent.place else {
-            return Err(Error::bug("only ranges of objects have blocks"));
-        };
-        let cache_key = BlocksKey { object: key.as_str().into(), position: *position };
-        if let Some(blocks) = self.cache.peek(&cache_key) {
-            return Ok(blocks);
+        let key = cache_key(extent);
+        let key = key.ok_or_else(|| Error::bug("only ranges of objects have blocks"))?;
+        match self.cache.peek(&key) {
+            Some(blocks) => Ok(blocks),
+            None => self.load(extent.clone()).await,
         }
-        let object = format!("{}/{key}", self.root);
-        let bytes = self.store.get_range(&object, *position..position + length).await?;
-        to_blocks(extent, vec![bytes], true)
-            .map_err(|error| error.context(&format!("reading {object}")))
+    }
+
+    /// Reads an extent from the store.
+    fn load(&self, extent: Extent) -> impl Future<Output = Result<Blocks>> + Send + 'static {
+        let (store, root) = (self.store.clone(), self.root.clone());
+        let memory = self.cache.memory().clone();
+        async move {
+            let Place::Range { key, position, length } = &extent.place else {
+                return Err(Error::bug("only ranges of objects are read"));
+            };
+            let object = format!("{root}/{key}");
+            let bytes = store.get_range(&object, *position..position + length).await?;
+            to_blocks(&extent, vec![bytes], true, &memory)
+                .map_err(|error| error.context(&format!("reading {object}")))
+        }
     }
 
     /// The first record in offset order whose timestamp is at least `timestamp_ms`, at or above the
@@ -303,5 +331,15 @@ impl Reader {
             }
         }
         Ok(None)
+    }
+}
+
+/// What the cache calls an extent; `None` where it has no bytes.
+fn cache_key(extent: &Extent) -> Option<BlocksKey> {
+    match &extent.place {
+        Place::Range { key, position, .. } => {
+            Some(BlocksKey { object: key.as_str().into(), position: *position })
+        }
+        Place::Marker { .. } | Place::Hole => None,
     }
 }

@@ -4,11 +4,11 @@
 use crate::append::Observer;
 use crate::commit::{InFlight, Progress};
 use crate::cut::{CutPolicy, CutReason, Decision, OpenState};
-use crate::open_segment::{AppendRequest, OpenSegment, SealedSection};
+use crate::open_segment::{AppendRequest, OpenSection, OpenSegment, SealedSection};
 use crate::segment_object::{self, SegmentObject};
 use crate::upload::Uploader;
 use floe_env::{Env, Instant, Lane, Result, Shutdown};
-use kfs::{BrokerEpoch, BrokerId, ClusterId, SegmentId};
+use kfs::{BrokerEpoch, BrokerId, ClusterId, SegmentId, TopicPartition};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -44,7 +44,8 @@ impl Writer {
         let mut open: Option<OpenSegment> = None;
         let mut turn = Vec::with_capacity(REQUESTS_PER_TURN_MAX);
         loop {
-            let decision = open.as_ref().map(|segment| self.decide(segment));
+            let in_flight = self.take_progress(open.as_ref());
+            let decision = open.as_ref().map(|segment| self.decide(segment, in_flight));
             if let Some(Decision::Cut(reason)) = decision {
                 if let Some(segment) = open.take() {
                     self.cut(segment, reason).await;
@@ -57,13 +58,14 @@ impl Writer {
             };
             tokio::select! {
                 biased;
+                // First, so that requests that answers have brought are not taken for older ones.
+                () = self.progress.changed() => {}
                 taken = requests.recv_many(&mut turn, REQUESTS_PER_TURN_MAX) => {
                     if taken == 0 {
                         break;
                     }
                     self.fill(&mut open, &mut turn).await;
                 }
-                () = self.progress.changed() => {}
                 () = sleep_until(&self.env, wake_at) => {}
                 () = shutdown.wait() => break,
             }
@@ -91,16 +93,21 @@ impl Writer {
         }
     }
 
-    fn decide(&mut self, open: &OpenSegment) -> Decision {
+    /// Tells the policy what has happened since, and answers how many segments are in flight.
+    fn take_progress(&mut self, open: Option<&OpenSegment>) -> usize {
         let progress = self.progress.take();
         if let Some(took) = progress.put_time {
             self.policy.put_took(took);
         }
-        let state = OpenState {
-            bytes: open.bytes,
-            first_batch: open.first_batch,
-            in_flight: progress.in_flight,
-        };
+        if progress.answered_bytes > 0 {
+            let open_bytes = open.map_or(0, |segment| segment.bytes);
+            self.policy.answered(progress.answered_bytes, open_bytes, self.env.monotonic());
+        }
+        progress.in_flight
+    }
+
+    fn decide(&self, open: &OpenSegment, in_flight: usize) -> Decision {
+        let state = OpenState { bytes: open.bytes, first_batch: open.first_batch, in_flight };
         self.policy.decide(&state, self.env.monotonic())
     }
 
@@ -111,7 +118,7 @@ impl Writer {
         let slot = slots.acquire_owned().await.expect("the upload slots are never closed");
         let now = self.env.monotonic();
         let (bytes, first_batch) = (segment.bytes, segment.first_batch);
-        let (sections, waiting) = segment.seal();
+        let (sections, waiting) = segment.close();
         self.policy.cut(bytes, now);
         self.observer.segment_cut(reason, bytes, sections.len());
         self.observer.waited_for_cut(now - first_batch);
@@ -133,7 +140,7 @@ impl Writer {
             uploader.put(&key, parts).await
         });
         self.progress.change(|state| state.in_flight += 1);
-        let in_flight = InFlight { facts: object.facts, sections, waiting, upload, slot };
+        let in_flight = InFlight { facts: object.facts, sections, waiting, bytes, upload, slot };
         if self.commits.send(in_flight).await.is_err() {
             tracing::error!(segment = %id, "segment dropped: the committer is gone");
         }
@@ -141,15 +148,18 @@ impl Writer {
 }
 
 impl Writer {
-    /// Builds the object: a large one off the runtime's threads, whose checksums take a while.
+    /// Builds the object: a large one off the runtime's threads, since copy and checksums take a
+    /// while.
     async fn build(
         &self,
         id: SegmentId,
-        sections: Vec<SealedSection>,
+        sections: Vec<(TopicPartition, OpenSection)>,
         bytes: u64,
     ) -> (Result<SegmentObject>, Vec<SealedSection>) {
         let cluster = self.cluster;
         let build = move || {
+            let seal = |(partition, section)| SealedSection::seal(partition, section);
+            let sections: Vec<SealedSection> = sections.into_iter().map(seal).collect();
             let built = segment_object::build(cluster, id, &sections);
             (built, sections)
         };

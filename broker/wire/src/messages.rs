@@ -3,8 +3,9 @@
 //! Requests and responses are the structures of the `kafka-protocol` crate (generated from Kafka
 //! 4.1's schemas), re-exported here with their enums. Hand-written on top: response frames with the
 //! right header, the answer to ApiVersions requests of an unknown version (KIP-511), the rule for
-//! features whose lowest level is 0, and versions that Kafka has added since: ListOffsets 11, and
-//! OffsetCommit 10 and OffsetFetch 10, which name topics by id.
+//! features whose lowest level is 0, and versions that Kafka has added since: ListOffsets 11,
+//! OffsetCommit 10 and OffsetFetch 10, which name topics by id, ApiVersions 5, which names the
+//! broker that is meant, DeleteGroups 3 and DescribeLogDirs 5.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -17,36 +18,59 @@ pub use kafka_protocol::protocol::{
     Decodable, Encodable, HeaderVersion, Message, Request as RequestMessage, StrBytes, VersionRange,
 };
 
+mod intended_broker;
+mod newer_answers;
+mod reader;
 #[cfg(test)]
 mod tests;
 mod topic_ids;
 
+pub use intended_broker::IntendedBroker;
+
 /// Bytes reserved for a response whose size is not computed first.
 const KIND_BYTES_HINT: usize = 256;
 
-/// The last version of ListOffsets that the message layer has. Version 11 differs in nothing but
-/// the meaning of one timestamp.
+/// The last versions that the message layer has of APIs whose structures go on unchanged where it
+/// is used: version 11 of ListOffsets differs in nothing but the meaning of one timestamp, and the
+/// requests of DeleteGroups 3 and DescribeLogDirs 5 are the older ones.
 const LIST_OFFSETS_STRUCTURE_MAX: i16 = ListOffsetsRequest::VERSIONS.max;
+const DELETE_GROUPS_STRUCTURE_MAX: i16 = DeleteGroupsRequest::VERSIONS.max;
+const DESCRIBE_LOG_DIRS_STRUCTURE_MAX: i16 = DescribeLogDirsRequest::VERSIONS.max;
+/// The answer of ApiVersions 5 is that of version 4.
+const API_VERSIONS_STRUCTURE_MAX: i16 = ApiVersionsResponse::VERSIONS.max;
 
 /// The version at which the message layer reads and writes what is `version` on the wire.
 fn structure_version(api: ApiKey, version: i16) -> i16 {
     match api {
         ApiKey::ListOffsets => version.min(LIST_OFFSETS_STRUCTURE_MAX),
+        ApiKey::ApiVersions => version.min(API_VERSIONS_STRUCTURE_MAX),
+        ApiKey::DeleteGroups => version.min(DELETE_GROUPS_STRUCTURE_MAX),
+        ApiKey::DescribeLogDirs => version.min(DESCRIBE_LOG_DIRS_STRUCTURE_MAX),
         _ => version,
     }
 }
 
-/// Decodes the body of a request, which `check` has accepted. What follows it stays in `body`.
+/// Decodes the body of a request, which `check` has accepted. What follows it stays in `body`. Only
+/// ApiVersions says which broker is meant.
 pub(crate) fn decode_request(
     api: ApiKey,
     version: i16,
     body: &mut Bytes,
-) -> Result<RequestKind, String> {
+) -> Result<(RequestKind, IntendedBroker), String> {
+    let anyone = |request| (request, IntendedBroker::default());
     let decoded = match api {
-        ApiKey::OffsetCommit if version >= topic_ids::SINCE => topic_ids::offset_commit(body),
-        ApiKey::OffsetFetch if version >= topic_ids::SINCE => topic_ids::offset_fetch(body),
+        ApiKey::OffsetCommit if version >= topic_ids::SINCE => {
+            topic_ids::offset_commit(body).map(anyone)
+        }
+        ApiKey::OffsetFetch if version >= topic_ids::SINCE => {
+            topic_ids::offset_fetch(body).map(anyone)
+        }
+        ApiKey::ApiVersions if version >= intended_broker::SINCE => {
+            intended_broker::api_versions(body)
+        }
         _ => {
             return RequestKind::decode(api, body, structure_version(api, version))
+                .map(anyone)
                 .map_err(|error| format!("{error:#}"));
         }
     };
@@ -72,8 +96,8 @@ pub fn encode_response(
     finish_response(frame).ok_or_else(|| failed("frame is too large".to_owned()))
 }
 
-/// As [`encode_response`], for callers that hold any response in one type. ApiVersions responses
-/// take the way of [`encode_api_versions`].
+/// As [`encode_response`], for callers that hold any response in one type. Responses with a function
+/// of their own, such as [`encode_api_versions`], take its way.
 ///
 /// # Errors
 /// As [`encode_response`]; `body` must be of the kind that belongs to `api`.
@@ -83,8 +107,17 @@ pub fn encode_response_kind(
     correlation_id: i32,
     body: &ResponseKind,
 ) -> Result<Response, WireError> {
-    if let ResponseKind::ApiVersions(body) = body {
-        return encode_api_versions(version, correlation_id, body);
+    match body {
+        ResponseKind::ApiVersions(body) => {
+            return encode_api_versions(version, correlation_id, body);
+        }
+        ResponseKind::DeleteGroups(body) => {
+            return encode_delete_groups(version, correlation_id, body);
+        }
+        ResponseKind::DescribeLogDirs(body) => {
+            return encode_describe_log_dirs(version, correlation_id, body);
+        }
+        _ => {}
     }
     let failed = |reason: String| WireError::Encode { api, version, reason };
     let body_version = structure_version(api, version);
@@ -112,6 +145,51 @@ pub fn encode_api_versions(
     let mut body = body.clone();
     body.supported_features.retain(|feature| feature.min_version != 0);
     encode_response(ApiKey::ApiVersions, version, correlation_id, &body)
+}
+
+/// A DeleteGroups response; that of version 3 has a null message for each group.
+///
+/// # Errors
+/// As [`encode_response`].
+pub fn encode_delete_groups(
+    version: i16,
+    correlation_id: i32,
+    body: &DeleteGroupsResponse,
+) -> Result<Response, WireError> {
+    if version < newer_answers::DELETE_GROUPS_SINCE {
+        return encode_response(ApiKey::DeleteGroups, version, correlation_id, body);
+    }
+    let put = |frame: &mut BytesMut| newer_answers::delete_groups(frame, body);
+    encode_by_hand(ApiKey::DeleteGroups, version, correlation_id, put)
+}
+
+/// A DescribeLogDirs response; that of version 5 says that no directory is cordoned.
+///
+/// # Errors
+/// As [`encode_response`].
+pub fn encode_describe_log_dirs(
+    version: i16,
+    correlation_id: i32,
+    body: &DescribeLogDirsResponse,
+) -> Result<Response, WireError> {
+    if version < newer_answers::DESCRIBE_LOG_DIRS_SINCE {
+        return encode_response(ApiKey::DescribeLogDirs, version, correlation_id, body);
+    }
+    let put = |frame: &mut BytesMut| newer_answers::describe_log_dirs(frame, body);
+    encode_by_hand(ApiKey::DescribeLogDirs, version, correlation_id, put)
+}
+
+/// A response frame whose body `put` writes.
+fn encode_by_hand(
+    api: ApiKey,
+    version: i16,
+    correlation_id: i32,
+    put: impl FnOnce(&mut BytesMut) -> Result<(), String>,
+) -> Result<Response, WireError> {
+    let failed = |reason: String| WireError::Encode { api, version, reason };
+    let mut frame = start_response(api, version, correlation_id, KIND_BYTES_HINT);
+    put(&mut frame).map_err(failed)?;
+    finish_response(frame).ok_or_else(|| failed("frame is too large".to_owned()))
 }
 
 /// The answer to an ApiVersions request of an unknown version (KIP-511): a body of version 0 with

@@ -208,26 +208,6 @@ async fn brokers_see_each_others_commits_and_double_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_topic_of_the_same_name_gets_another_table() {
-    let world = World::new();
-    let first = world.topic("t", 1).await;
-    world.append(first, 0, 0..5);
-    let bridge = world.bridge(env(2));
-    look(&bridge, "t").await;
-    assert!(world.metadata.delete_topic(first).await.unwrap());
-    world.log.remove_topic(first);
-    let second = world.topic("t", 1).await;
-    world.append(second, 0, 5..6);
-    bridge.round().await.unwrap();
-    env(3).sleep(Duration::from_secs(2)).await;
-    let names = bridge.table_names(None, 10).await.unwrap();
-    let suffix = &second.0.simple().to_string()[..8];
-    assert_eq!(names, ["t".to_owned(), format!("t_{suffix}")]);
-    assert_eq!(world.rows(&look(&bridge, "t").await.table).await, rows(0, 0, 0..5));
-    assert_eq!(world.rows(&look(&bridge, &names[1]).await.table).await, rows(0, 0, 5..6));
-}
-
-#[tokio::test(start_paused = true)]
 async fn partitions_may_be_added() {
     let world = World::new();
     let topic = world.topic("t", 1).await;

@@ -2,4 +2,5 @@
 
 mod bridge;
 mod crashes;
+mod removal;
 pub(crate) mod support;

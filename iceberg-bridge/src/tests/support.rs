@@ -4,7 +4,7 @@
 use crate::commit::LoadedTable;
 use crate::commit::tests_support::table_files;
 use crate::memory_log::MemoryLog;
-use crate::pointer::{FactPointers, TablePointer, TablePointers};
+use crate::pointer::{FactPointers, RemovedTable, TablePointer, TablePointers};
 use crate::{Bridge, BridgeConfig};
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
@@ -155,6 +155,18 @@ impl TablePointers for FaultPointers {
     async fn swap(&self, old: &TablePointer, new: &TablePointer) -> Result<ChangeOutcome> {
         self.faults.around(self.inner.swap(old, new)).await
     }
+
+    async fn remove(&self, old: &TablePointer) -> Result<ChangeOutcome> {
+        self.faults.around(self.inner.remove(old)).await
+    }
+
+    async fn removed(&self, limit: usize) -> Result<Vec<RemovedTable>> {
+        self.inner.removed(limit).await
+    }
+
+    async fn forget(&self, table: &RemovedTable) -> Result<()> {
+        self.faults.around(self.inner.forget(table)).await
+    }
 }
 
 /// Stores and log: what is left when a node dies.
@@ -164,11 +176,14 @@ pub(crate) struct World {
     pub(crate) metadata: MetadataStore,
     pub(crate) log: Arc<MemoryLog>,
     pub(crate) cluster: ClusterId,
+    /// Where the metadata store runs, whose clock it is.
+    pub(crate) node: Node,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        let env = Env::simulated(Node::new(1));
+        let node = Node::new(1);
+        let env = Env::simulated(node.clone());
         let metadata = MetadataStore::new(Arc::new(ModelBackend::new(env.clone())), env);
         let inner = Arc::new(FactPointers::new(metadata.backend().clone()));
         Self {
@@ -177,6 +192,7 @@ impl World {
             metadata,
             log: Arc::default(),
             cluster: ClusterId(Uuid::from_u128(0xc1)),
+            node,
         }
     }
 

@@ -126,9 +126,6 @@ impl<F: FileSystem> Files<F> {
 
     /// Writes, syncs and names a file; false where the name was taken.
     fn publish(&self, target: &Path, parts: &[Bytes]) -> io::Result<bool> {
-        if self.file_system.size(target)?.is_some() {
-            return Ok(false);
-        }
         let temporary = self.temporary_path();
         let published = self
             .write(&temporary, parts)

@@ -5,6 +5,7 @@
 
 use super::file_system::{DirectoryEntry, FileSystem};
 use bytes::Bytes;
+use memmap2::MmapMut;
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -20,8 +21,8 @@ const DIRECT_ALIGNMENT_BYTES: usize = 4096;
 /// One direct write, bytes.
 const DIRECT_WRITE_BYTES: usize = 2 << 20;
 
-/// Buffers kept for the next writes.
-const IDLE_BUFFERS_MAX: usize = 8;
+/// Buffers kept for the next writes; each is a large page of memory.
+const IDLE_BUFFERS_MAX: usize = 4;
 
 /// Small parts are gathered into writes of this size where O_DIRECT is off, bytes.
 const BUFFERED_WRITE_BYTES: usize = 256 << 10;
@@ -51,7 +52,8 @@ impl RealFileSystem {
 
     /// Writes through the aligned buffer; the last write is padded and the file then cut.
     fn write_direct(&self, file: &mut RealFile, parts: &[Bytes]) -> io::Result<()> {
-        let mut buffer = self.idle_buffers.lock().pop().unwrap_or_else(AlignedBuffer::new);
+        let idle = self.idle_buffers.lock().pop();
+        let mut buffer = idle.map_or_else(AlignedBuffer::new, Ok)?;
         let written = self.write_through(&mut buffer, file, parts);
         let mut idle = self.idle_buffers.lock();
         if idle.len() < IDLE_BUFFERS_MAX {
@@ -88,7 +90,9 @@ impl RealFileSystem {
             buffer.bytes_mut()[filled..padded].fill(0);
             self.write_aligned(file, &buffer.bytes()[..padded], position)?;
             position += filled as u64;
-            file.file.set_len(position)?;
+            if padded > filled {
+                file.file.set_len(position)?;
+            }
         }
         Ok(())
     }
@@ -249,18 +253,24 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// A buffer whose bytes begin at a multiple of [`DIRECT_ALIGNMENT_BYTES`].
+/// A buffer that begins at a multiple of its own size, in one page of the kernel's where it gives
+/// such large ones: a direct write of 2 MiB is then one stretch of memory for the device instead of
+/// 512, which takes half the time and a quarter of the CPU (docs/decisions/0005.md).
 #[derive(Debug)]
 struct AlignedBuffer {
-    memory: Vec<u8>,
+    memory: MmapMut,
     start: usize,
 }
 
 impl AlignedBuffer {
-    fn new() -> Self {
-        let memory = vec![0u8; DIRECT_WRITE_BYTES + DIRECT_ALIGNMENT_BYTES];
-        let start = memory.as_ptr().align_offset(DIRECT_ALIGNMENT_BYTES);
-        Self { memory, start }
+    fn new() -> io::Result<Self> {
+        // What is not touched takes no memory.
+        let memory = MmapMut::map_anon(2 * DIRECT_WRITE_BYTES)?;
+        let start = memory.as_ptr().align_offset(DIRECT_WRITE_BYTES);
+        // Only advice: without large pages it is slower.
+        #[cfg(target_os = "linux")]
+        let _ = memory.advise(memmap2::Advice::HugePage);
+        Ok(Self { memory, start })
     }
 
     fn bytes(&self) -> &[u8] {
@@ -330,7 +340,7 @@ mod tests {
         let path = folder.path().join("file");
         let real = RealFileSystem::new(true);
         let mut file = real.create(&path).expect("create");
-        let mut buffer = AlignedBuffer::new();
+        let mut buffer = AlignedBuffer::new().expect("memory");
         for (position, byte) in buffer.bytes_mut().iter_mut().enumerate() {
             *byte = (position % 251) as u8;
         }

@@ -15,6 +15,17 @@ fn stable_static(bench: &mut Bench, version: i16) -> String {
     member
 }
 
+/// A stable group of generation 2: a leader, whose id it gives, and the static
+/// member "i" with the assignment `B`.
+fn with_static_follower(bench: &mut Bench) -> String {
+    let leader = bench.stable();
+    let held = bench.send_join(static_join("", "i"));
+    bench.join(join(&leader)).expect("complete");
+    let follower = bench.join_answer(held).expect("complete").member_id;
+    bench.sync(assigning(sync(&leader, 2), &[(&follower, "B")])).expect("synced");
+    leader
+}
+
 #[test]
 fn join_needs_no_member_id_and_ids_begin_with_the_instance_id() {
     for instance_id in ["i", "", "a b"] {
@@ -136,11 +147,7 @@ fn waiting_join_is_fenced_by_the_replacement() {
 #[test]
 fn follower_replaced_in_stable_sees_no_members() {
     let mut bench = Bench::new();
-    let leader = bench.stable();
-    let held = bench.send_join(static_join("", "i"));
-    bench.join(join(&leader)).expect("complete");
-    let follower = bench.join_answer(held).expect("complete").member_id;
-    bench.sync(assigning(sync(&leader, 2), &[(&follower, "B")])).expect("synced");
+    let leader = with_static_follower(&mut bench);
     let joined = bench.join(static_join("", "i")).expect("new");
     assert_eq!((&joined.leader, joined.members.len()), (&leader, 0));
     assert!(!joined.skip_assignment);
@@ -182,11 +189,7 @@ fn absent_static_members_alone_put_off_the_end_until_their_sessions_end() {
 #[test]
 fn a_replacement_that_owes_its_sync_is_removed_when_it_does_not_come() {
     let mut bench = Bench::new();
-    let leader = bench.stable();
-    let held = bench.send_join(static_join("", "i"));
-    bench.join(join(&leader)).expect("complete");
-    let follower = bench.join_answer(held).expect("complete").member_id;
-    bench.sync(assigning(sync(&leader, 2), &[(&follower, "B")])).expect("synced");
+    let leader = with_static_follower(&mut bench);
     let new = bench.join(static_join("", "i")).expect("in place of the follower").member_id;
     for _ in 0..REBALANCE_MS / 5_000 {
         assert_eq!(bench.beat(&leader, 2), Ok(()));

@@ -57,8 +57,7 @@ fn reassign(broker: &Broker, topic: &str, asked: &ReassignablePartition) -> Resu
         return Err(missing(format!("Unable to find partition {topic}:{index}.")));
     }
     let Some(replicas) = &asked.replicas else {
-        let message = "There is no reassignment of this partition.";
-        return Err(Refused::new(ErrorCode::NoReassignmentInProgress, message));
+        return Err(Refused::wordless(ErrorCode::NoReassignmentInProgress));
     };
     replica_assignment::check(replicas, broker.identity.node_id)
         .map_err(|message| Refused::new(ErrorCode::InvalidReplicaAssignment, message))

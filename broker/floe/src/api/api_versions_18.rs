@@ -1,17 +1,20 @@
-//! ApiVersions: v0-4, answered from the table of APIs.
+//! ApiVersions: v0-5, answered from the table of APIs.
 //!
 //! The response header is version 0 at every version. A request of an unknown version is answered
 //! before it gets here (KIP-511). v3 names the client's software; v4 shows features whose lowest
-//! level is 0.
+//! level is 0; v5 says which broker is meant, and a client that reached another is told to look its
+//! addresses up again (KIP-1242).
 
-use super::{Handled, Reply, RequestContext, api};
-use crate::broker::Broker;
+use super::{Handled, RequestContext, api};
+use crate::broker::{Broker, Identity};
 use floe_wire::ErrorCode;
 use floe_wire::messages::api_versions_response::{FinalizedFeatureKey, SupportedFeatureKey};
-use floe_wire::messages::{self, ApiVersionsRequest, ApiVersionsResponse, StrBytes};
+use floe_wire::messages::{
+    self, ApiVersionsRequest, ApiVersionsResponse, IntendedBroker, StrBytes,
+};
 use std::sync::Arc;
 
-pub(super) const API: super::Api = api!(ApiVersions, 0..=4, handle);
+pub(super) const API: super::Api = api!(ApiVersions, 0..=5, handle);
 
 /// The first version that names the client's software.
 const SOFTWARE_SINCE: i16 = 3;
@@ -35,10 +38,15 @@ async fn handle(
     context: RequestContext,
     request: ApiVersionsRequest,
 ) -> Handled {
-    let is_valid = context.version < SOFTWARE_SINCE
+    let is_named = context.version < SOFTWARE_SINCE
         || (is_software_text(&request.client_software_name)
             && is_software_text(&request.client_software_version));
-    let response = if is_valid {
+    let code = if is_named {
+        check_intended(&broker.identity, &context.intended)
+    } else {
+        ErrorCode::InvalidRequest
+    };
+    let response = if code.is_none() {
         ApiVersionsResponse::default()
             .with_api_keys(broker.registry.api_versions())
             .with_supported_features(FEATURES.iter().map(supported).collect())
@@ -47,10 +55,22 @@ async fn handle(
                 FEATURES.iter().filter(|feature| feature.finalized > 0).map(finalized).collect(),
             )
     } else {
-        ApiVersionsResponse::default().with_error_code(ErrorCode::InvalidRequest.code())
+        ApiVersionsResponse::default().with_error_code(code.code())
     };
-    messages::encode_api_versions(context.version, context.correlation_id, &response)
-        .map(Reply::Ready)
+    context.reply_by(&response, messages::encode_api_versions)
+}
+
+/// Whether this is the broker that the client means. It names the cluster and the broker, or
+/// neither.
+fn check_intended(own: &Identity, intended: &IntendedBroker) -> ErrorCode {
+    match (&intended.cluster_id, intended.node_id) {
+        (None, None) => ErrorCode::None,
+        (Some(cluster), Some(node)) => {
+            let is_own = **cluster == own.cluster.to_string() && node == own.node_id;
+            if is_own { ErrorCode::None } else { ErrorCode::RebootstrapRequired }
+        }
+        _ => ErrorCode::InvalidRequest,
+    }
 }
 
 fn supported(feature: &Feature) -> SupportedFeatureKey {

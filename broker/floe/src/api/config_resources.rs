@@ -26,22 +26,22 @@ pub(super) const GROUP: i8 = 32;
 const CHANGE_ATTEMPTS_MAX: u32 = 16;
 
 /// The configs of a topic, by name.
-type Configs = BTreeMap<String, String>;
+pub(super) type Configs = BTreeMap<String, String>;
 
 /// How often each resource is named in a request. Kafka refuses those that are named twice.
 #[derive(Default)]
-pub(super) struct Times(BTreeMap<(i8, StrBytes), u32>);
+struct Times(BTreeMap<(i8, StrBytes), u32>);
 
 impl Times {
     /// Counts the resources.
-    pub(super) fn of(resources: impl Iterator<Item = (i8, StrBytes)>) -> Self {
+    fn of(resources: impl Iterator<Item = (i8, StrBytes)>) -> Self {
         let mut times = Self::default();
         resources.for_each(|resource| *times.0.entry(resource).or_default() += 1);
         times
     }
 
     /// Refuses a resource that is named more than once.
-    pub(super) fn check(&self, kind: i8, name: &StrBytes) -> Result<(), Refused> {
+    fn check(&self, kind: i8, name: &StrBytes) -> Result<(), Refused> {
         if self.0.get(&(kind, name.clone())).is_none_or(|times| *times == 1) {
             return Ok(());
         }
@@ -56,23 +56,65 @@ pub(super) async fn topic(broker: &Broker, name: &str) -> Result<Arc<KnownTopic>
         return Err(Refused::new(ErrorCode::InvalidTopicException, complaint));
     }
     let found = broker.topic_by_name(name).await.map_err(|error| Refused::failed(&error))?;
-    // Kafka has no words here.
-    found.ok_or_else(|| Refused::new(ErrorCode::UnknownTopicOrPartition, ""))
+    found.ok_or_else(|| Refused::wordless(ErrorCode::UnknownTopicOrPartition))
 }
 
-/// Checks that a name is this broker's; the client routes the request by it.
-pub(super) fn check_broker(broker: &Broker, name: &str, or_empty: &str) -> Result<(), Refused> {
+/// Checks that a name is this broker's; the client routes the request by it. `or_else` is what Kafka
+/// says of other names behind the expected one.
+pub(super) fn check_broker(broker: &Broker, name: &str, or_else: &str) -> Result<(), Refused> {
     let own = broker.identity.node_id;
     let message = match name.parse::<i32>() {
         Ok(id) if id == own => return Ok(()),
-        Ok(id) => format!("Unexpected broker id, expected {own}{or_empty}, but received {id}"),
+        Ok(id) => format!("Unexpected broker id, expected {own}{or_else} but received {id}"),
         Err(_) => format!("Broker id must be an integer, but it is: {name}"),
     };
     Err(Refused::new(ErrorCode::InvalidRequest, message))
 }
 
-/// Changes a resource's configs. `change` gives what they become; it may be asked several times.
-pub(super) async fn alter(
+/// A resource whose configs are to be changed, with the changes as its API has them.
+pub(super) struct ToAlter<C> {
+    pub(super) kind: i8,
+    pub(super) name: StrBytes,
+    pub(super) changes: Vec<C>,
+}
+
+/// What became of a resource.
+pub(super) struct Altered {
+    pub(super) kind: i8,
+    pub(super) name: StrBytes,
+    pub(super) code: ErrorCode,
+    pub(super) message: Option<StrBytes>,
+}
+
+/// Changes each resource's configs on its own. `change` gives what they become; it may be asked
+/// several times.
+pub(super) async fn alter_each<C>(
+    broker: &Broker,
+    resources: Vec<ToAlter<C>>,
+    validate_only: bool,
+    change: impl Fn(&Configs, &[C]) -> Result<Configs, Refused>,
+) -> Vec<Altered> {
+    let named = resources.iter().map(|resource| (resource.kind, resource.name.clone()));
+    let times = Times::of(named);
+    let mut altered = Vec::with_capacity(resources.len());
+    for ToAlter { kind, name, changes } in resources {
+        let result = match times.check(kind, &name) {
+            Err(refused) => Err(refused),
+            Ok(()) => {
+                let change = |current: &Configs| change(current, &changes);
+                alter(broker, (kind, &name), changes.is_empty(), validate_only, change).await
+            }
+        };
+        let (code, message) = match result {
+            Ok(()) => (ErrorCode::None, None),
+            Err(refused) => (refused.code, refused.text()),
+        };
+        altered.push(Altered { kind, name, code, message });
+    }
+    altered
+}
+
+async fn alter(
     broker: &Broker,
     (kind, name): (i8, &str),
     is_empty: bool,
@@ -83,7 +125,7 @@ pub(super) async fn alter(
         TOPIC => alter_topic(broker, name, validate_only, change).await,
         BROKER | BROKER_LOGGER => {
             if kind == BROKER_LOGGER || !name.is_empty() {
-                check_broker(broker, name, "")?;
+                check_broker(broker, name, ",")?;
             }
             if is_empty {
                 return Ok(());

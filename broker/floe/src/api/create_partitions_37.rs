@@ -58,7 +58,7 @@ async fn create(
     let name = asked.name.as_str();
     // Others may have added partitions since the topic was last read.
     broker.topics.refresh().await.map_err(failed)?;
-    let known = broker.topics.by_name(name).ok_or_else(Refused::unknown_topic)?;
+    let known = broker.topics.by_name(name).ok_or_else(unknown_topic)?;
     let added = added(name, known.topic.partition_count, asked.count)?;
     if added > *left {
         let message = "Excessively large number of additional partitions per request.";
@@ -83,8 +83,12 @@ async fn create(
         TopicChange::Refused(topic) => self::added(name, topic.partition_count, asked.count).and(
             Err(Refused::new(ErrorCode::InvalidPartitions, "The topic was changed meanwhile.")),
         ),
-        TopicChange::NoSuchTopic => Err(Refused::unknown_topic()),
+        TopicChange::NoSuchTopic => Err(unknown_topic()),
     }
+}
+
+fn unknown_topic() -> Refused {
+    Refused::wordless(ErrorCode::UnknownTopicOrPartition)
 }
 
 /// How many partitions are added.

@@ -6,6 +6,7 @@
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
 use crate::error_codes::error_code;
+use crate::topic_names;
 use floe_wire::ErrorCode;
 use floe_wire::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
@@ -53,6 +54,9 @@ async fn delete(broker: &Broker, topic: &str, index: i32, offset: i64) -> Result
         tracing::warn!(topic, partition = index, %error, "records were not deleted");
         error_code(&error)
     };
+    if topic_names::is_internal(topic) {
+        return Err(ErrorCode::InvalidTopicException);
+    }
     let known = broker.topic_by_name(topic).await.map_err(failed)?;
     let known = known.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let partition = known.partition(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;

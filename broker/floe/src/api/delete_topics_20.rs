@@ -122,9 +122,21 @@ async fn delete(broker: &Broker, known: &KnownTopic, version: i16) -> Result<(),
         return Err(Refused::new(code, "Topic deletion is disabled."));
     }
     let failed = |error: floe_env::Error| Refused::failed(&error);
+    let topic = known.topic.id;
+    if let Some(tables) = broker.tables.get()
+        && let Err(error) = tables.finish(topic).await
+    {
+        // The topic is deleted all the same: nobody can want it kept for a table that fails.
+        tracing::warn!(topic = %known.name, %error, "a deleted topic's table lacks the rest");
+    }
     let was_there = broker.metadata.delete_topic(known.topic.id).await.map_err(failed)?;
     broker.topics.refresh().await.map_err(failed)?;
     known.partitions().into_iter().for_each(|partition| broker.log.forget(partition));
+    if let Some(tables) = broker.tables.get()
+        && let Err(error) = tables.remove_table_of(topic).await
+    {
+        tracing::warn!(topic = %known.name, %error, "a deleted topic's table is removed later");
+    }
     if !was_there {
         return Err(Refused::unknown_topic());
     }

@@ -9,7 +9,7 @@ use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
 use crate::broker_configs;
 use crate::described_config::DescribedConfig;
-use crate::refused::Refused;
+use crate::refused::{MALFORMED_REQUEST, Refused};
 use crate::topic_configs::{self, ServerValues};
 use floe_wire::ErrorCode;
 use floe_wire::messages::describe_configs_request::DescribeConfigsResource;
@@ -42,9 +42,10 @@ async fn handle(
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
         results.push(match described {
-            Err(refused) => {
-                result.with_error_code(refused.code.code()).with_error_message(refused.text())
-            }
+            // Here Kafka's lack of words is an empty text.
+            Err(refused) => result
+                .with_error_code(refused.code.code())
+                .with_error_message(Some(refused.text().unwrap_or_default())),
             Ok(configs) => {
                 let asked = configs.into_iter().filter(|config| is_asked(&resource, config.name));
                 let told = asked.map(|config| {
@@ -74,15 +75,12 @@ async fn describe(
         }
         BROKER if name.is_empty() => Ok(Vec::new()),
         BROKER => {
-            config_resources::check_broker(broker, name, " or empty string")?;
+            config_resources::check_broker(broker, name, " or empty string,")?;
             Ok(broker_configs::describe(&broker.config, &broker.identity))
         }
         BROKER_LOGGER => config_resources::check_broker(broker, name, "").map(|()| Vec::new()),
         kind @ (CLIENT_METRICS | GROUP) => Err(config_resources::not_kept(kind)),
-        kind => {
-            let message = format!("Unknown resource type {kind}");
-            Err(Refused::new(ErrorCode::InvalidRequest, message))
-        }
+        _ => Err(Refused::new(ErrorCode::InvalidRequest, MALFORMED_REQUEST)),
     }
 }
 

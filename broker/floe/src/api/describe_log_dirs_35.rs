@@ -1,8 +1,8 @@
-//! DescribeLogDirs: v1-4.
+//! DescribeLogDirs: v1-5.
 //!
 //! One directory, the object store, with the bytes of each partition as the metadata store counts
 //! them. v3 an error for the whole answer; v4 the sizes of the disk, which an object store does not
-//! have. Topics null asks for all.
+//! have; v5 whether it is cordoned, which it never is. Topics null asks for all.
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
@@ -12,12 +12,14 @@ use floe_env::Result as FloeResult;
 use floe_wire::messages::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
-use floe_wire::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse, StrBytes, TopicName};
+use floe_wire::messages::{
+    self, DescribeLogDirsRequest, DescribeLogDirsResponse, StrBytes, TopicName,
+};
 use kfs::TopicPartition;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub(super) const API: super::Api = api!(DescribeLogDirs, 1..=4, handle);
+pub(super) const API: super::Api = api!(DescribeLogDirs, 1..=5, handle);
 
 /// Partitions whose states are asked for at once.
 const PARTITIONS_PER_READ: usize = 1000;
@@ -43,7 +45,8 @@ async fn handle(
             result.with_error_code(error_code(&error).code())
         }
     };
-    context.reply(&DescribeLogDirsResponse::default().with_results(vec![result]))
+    let response = DescribeLogDirsResponse::default().with_results(vec![result]);
+    context.reply_by(&response, messages::encode_describe_log_dirs)
 }
 
 async fn describe(

@@ -55,7 +55,8 @@ async fn producers(broker: &Broker, topic: &str, index: i32) -> Result<Vec<Remem
         return Err(Refused::new(ErrorCode::InvalidTopicException, complaint));
     }
     let known = broker.topics.by_name(topic).ok_or_else(Refused::unknown_topic)?;
-    let partition = known.partition(index).ok_or_else(Refused::unknown_topic)?;
+    let missing = || Refused::wordless(ErrorCode::UnknownTopicOrPartition);
+    let partition = known.partition(index).ok_or_else(missing)?;
     broker.metadata.producers(partition).await.map_err(|error| Refused::failed(&error))
 }
 

@@ -7,6 +7,7 @@ use super::{Handled, RequestContext, api};
 use crate::authorized_operations::{OPERATIONS_UNKNOWN, TOPIC_OPERATIONS};
 use crate::broker::Broker;
 use crate::topic_names;
+use floe_log::LEADER_EPOCH;
 use floe_wire::ErrorCode;
 use floe_wire::messages::describe_topic_partitions_response::{
     Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
@@ -116,7 +117,7 @@ fn describe(
         DescribeTopicPartitionsResponsePartition::default()
             .with_partition_index(index)
             .with_leader_id(leader)
-            .with_leader_epoch(0)
+            .with_leader_epoch(LEADER_EPOCH)
             .with_replica_nodes(vec![leader])
             .with_isr_nodes(vec![leader])
             .with_eligible_leader_replicas(Some(Vec::new()))

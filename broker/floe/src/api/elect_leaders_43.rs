@@ -1,7 +1,7 @@
 //! ElectLeaders: v0-2.
 //!
 //! Every broker serves every partition, so that no election is ever needed. v1 says which kind of
-//! leader; null asks for all partitions, of which nothing is to be told.
+//! leader; null asks for all partitions, of which nothing is to be told but the topics' names.
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
@@ -24,6 +24,12 @@ async fn handle(
 ) -> Handled {
     let is_known_type = ELECTION_TYPES.contains(&request.election_type);
     let mut results = Vec::new();
+    if request.topic_partitions.is_none() {
+        results.extend(broker.topics.all().iter().map(|topic| {
+            let name = TopicName(StrBytes::from_string(topic.topic.name.clone()));
+            ReplicaElectionResult::default().with_topic(name)
+        }));
+    }
     for topic in request.topic_partitions.unwrap_or_default() {
         let partition = |index: i32| {
             let (code, message) = if is_known_type {

@@ -2,17 +2,19 @@
 //!
 //! v7 sessions (`fetch_sessions`); v12 last fetched epoch; v13 topic ids. The answer comes when
 //! there are enough bytes, an error, or the wait is over. The first batch comes whole whatever the
-//! limits.
+//! limits. Nothing is read before there is memory for the answer (`answer_memory`).
 
 use super::{Handled, Reply, RequestContext, api};
+use crate::answer_memory::AnswerPermit;
 use crate::broker::Broker;
 use crate::error_codes::error_code;
-use crate::fetch_sessions::{AskedPartition, SessionFetch, SessionRequest, Want};
+use crate::fetch_sessions::{AskedPartition, SessionFetch, SessionPartition, SessionRequest, Want};
 use floe_env::HashMap;
-use floe_log::{FetchError, FetchFrom, Fetched};
+use floe_log::{FetchError, FetchFrom, Fetched, LEADER_EPOCH};
 use floe_wire::ErrorCode;
-use floe_wire::fetch_response::{FetchResponse, FetchedPartition, FetchedTopic};
+use floe_wire::fetch_response::{DivergingEpoch, FetchResponse, FetchedPartition, FetchedTopic};
 use floe_wire::messages::FetchRequest;
+use floe_wire::messages::fetch_request::FetchTopic;
 use kfs::{TopicId, TopicPartition};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +30,8 @@ const TOPIC_IDS_SINCE: i16 = 13;
 const FETCH_BYTES_MAX: usize = 55 << 20;
 /// A wait is at most this long, so that a connection is never held for ever.
 const WAIT_MAX: Duration = Duration::from_secs(300);
+/// How long a fetch waits for memory, or as long as its client has time, if that is longer.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 /// Even without news, a waiting fetch looks again after this long: other brokers' commits come
 /// without a hint.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -38,6 +42,8 @@ struct Wanted {
     partition: Result<TopicPartition, ErrorCode>,
     offset: i64,
     bytes_max: usize,
+    /// The client tells the epoch of what it has, and wants to hear where the log ends below that.
+    has_epoch: bool,
 }
 
 /// A fetch that may have to wait.
@@ -53,20 +59,23 @@ struct Fetch {
 
 async fn handle(broker: Arc<Broker>, context: RequestContext, request: FetchRequest) -> Handled {
     if request.replica_id.0 >= 0 || request.replica_state.replica_id.0 >= 0 {
-        return refuse(&context, ErrorCode::NotLeaderOrFollower);
+        let topics = refuse_each(&context, request, ErrorCode::NotLeaderOrFollower);
+        return refuse(&context, ErrorCode::None, topics);
     }
     if !(0..=1).contains(&request.isolation_level) {
-        return refuse(&context, ErrorCode::InvalidRequest);
+        let topics = refuse_each(&context, request, ErrorCode::InvalidRequest);
+        return refuse(&context, ErrorCode::InvalidRequest, topics);
     }
     let fetch = match Fetch::new(&broker, context.clone(), request) {
         Ok(fetch) => fetch,
-        Err(code) => return refuse(&context, code),
+        Err(code) => return refuse(&context, code, Vec::new()),
     };
     Ok(Reply::Later(Box::pin(async move {
-        let partitions = fetch.until_enough(&broker).await;
-        match fetch.response(&broker, partitions) {
-            Ok(response) => Reply::Ready(response),
-            Err(error) => {
+        let (partitions, memory) = fetch.until_enough(&broker).await;
+        match (fetch.response(&broker, partitions), memory) {
+            (Ok(response), Some(memory)) => Reply::Holding(response, memory),
+            (Ok(response), None) => Reply::Ready(response),
+            (Err(error), _) => {
                 tracing::error!(%error, "an answer to Fetch could not be encoded");
                 Reply::Close
             }
@@ -74,12 +83,28 @@ async fn handle(broker: Arc<Broker>, context: RequestContext, request: FetchRequ
     })))
 }
 
-/// An error of the whole request. Versions without a field for one get an answer without
-/// partitions.
-fn refuse(context: &RequestContext, error: ErrorCode) -> Handled {
-    context.count_errors([error.code()]);
-    let response = FetchResponse { error, ..FetchResponse::default() };
+/// An error of the whole request. Versions without a field for one get what `topics` say.
+fn refuse(context: &RequestContext, error: ErrorCode, topics: Vec<FetchedTopic>) -> Handled {
+    context.count_code(error.code());
+    let response = FetchResponse { error, topics, ..FetchResponse::default() };
     response.encode(context.version, context.correlation_id).map(Reply::Ready)
+}
+
+/// The same error for each partition of a request.
+fn refuse_each(
+    context: &RequestContext,
+    request: FetchRequest,
+    code: ErrorCode,
+) -> Vec<FetchedTopic> {
+    let topic = |topic: FetchTopic| {
+        let failed = topic.partitions.iter().map(|asked| {
+            context.count_code(code.code());
+            FetchedPartition::failed(asked.partition, code)
+        });
+        let partitions = failed.collect();
+        FetchedTopic { name: topic.topic, id: topic.topic_id, partitions }
+    };
+    request.topics.into_iter().map(topic).collect()
 }
 
 /// The session part of a request; before version 7 there are no sessions.
@@ -137,28 +162,33 @@ impl Fetch {
         let committed_only = request.isolation_level == 1;
         let uses_ids = context.version >= TOPIC_IDS_SINCE;
         let session = broker.fetch_sessions.begin(session_request(&context, request))?;
-        let resolve = |(asked, want): &(AskedPartition, Want)| Wanted {
-            index: asked.index,
-            partition: find(broker, asked, uses_ids).and_then(|found| {
-                check_epoch(want)?;
+        let resolve = |wanted: &SessionPartition| Wanted {
+            index: wanted.asked.index,
+            partition: find(broker, wanted, uses_ids).and_then(|found| {
+                check_epoch(&wanted.want)?;
                 Ok(found)
             }),
-            offset: want.offset,
-            bytes_max: positive(want.bytes_max),
+            offset: wanted.want.offset,
+            bytes_max: positive(wanted.want.bytes_max),
+            has_epoch: wanted.want.last_fetched_epoch == LEADER_EPOCH,
         };
+        let wanted: Vec<Wanted> = session.wanted.iter().map(resolve).collect();
+        let add = |sum: usize, wanted: &Wanted| sum.saturating_add(wanted.bytes_max);
+        let bytes_asked = wanted.iter().fold(0, add);
         Ok(Self {
-            wanted: session.wanted.iter().map(resolve).collect(),
+            wanted,
             context,
             session,
-            bytes_max: bytes_max.min(FETCH_BYTES_MAX),
+            bytes_max: bytes_max.min(bytes_asked).min(FETCH_BYTES_MAX),
             bytes_min,
             wait: wait.min(WAIT_MAX),
             committed_only,
         })
     }
 
-    /// Reads until there are enough bytes or an error, or the wait is over.
-    async fn until_enough(&self, broker: &Broker) -> Vec<FetchedPartition> {
+    /// Reads until there are enough bytes or an error, or the wait is over. With records comes the
+    /// memory that they hold.
+    async fn until_enough(&self, broker: &Broker) -> (Vec<FetchedPartition>, Option<AnswerPermit>) {
         let deadline = broker.env.monotonic() + self.wait;
         let partitions: Vec<TopicPartition> = self
             .wanted
@@ -167,25 +197,82 @@ impl Fetch {
             .collect();
         loop {
             let waiter = broker.log.waiter(&partitions);
-            let read = self.read(broker).await;
+            let left = deadline.saturating_duration_since(broker.env.monotonic());
+            let memory = broker.answer_memory.take(self.bytes_max);
+            let patience = left.max(MEMORY_PATIENCE);
+            let Some(mut memory) = broker.env.timeout(patience, memory).await else {
+                return (self.without_records(broker).await, None);
+            };
+            let read = self.read(broker, memory.bytes()).await;
             let bytes: usize = read.iter().map(FetchedPartition::records_bytes).sum();
-            let has_error = read.iter().any(|partition| !partition.error.is_none());
+            let is_urgent = |partition: &FetchedPartition| {
+                !partition.error.is_none() || partition.diverging_epoch.is_some()
+            };
             let now = broker.env.monotonic();
-            if has_error || bytes >= self.bytes_min || partitions.is_empty() || now >= deadline {
-                return read;
+            // Whole batches seldom fill the memory to its end, and there may be no more of it.
+            let bytes_enough = self.bytes_min.min(memory.bytes() / 2);
+            let is_enough = bytes >= bytes_enough || partitions.is_empty() || now >= deadline;
+            if is_enough || read.iter().any(is_urgent) {
+                memory.resize(bytes);
+                return (read, (bytes > 0).then_some(memory));
             }
+            // Whoever waits holds no memory.
+            drop((read, memory));
             let patience = (deadline - now).min(LOOK_AGAIN);
             tokio::select! {
                 biased;
                 () = waiter.news() => {}
                 () = broker.env.sleep(patience) => {}
-                () = broker.shutdown.wait() => return read,
+                () = broker.shutdown.wait() => {
+                    return (self.without_records(broker).await, None);
+                }
             }
         }
     }
 
-    async fn read(&self, broker: &Broker) -> Vec<FetchedPartition> {
-        let mut room = self.bytes_max;
+    /// Loads the partitions side by side as far as the answer has room for them.
+    fn read_ahead(&self, broker: &Broker, mut room: usize) {
+        for wanted in &self.wanted {
+            let Ok(partition) = wanted.partition else { continue };
+            broker.log.read_ahead(&self.from(partition, wanted.offset, wanted.bytes_max.min(room)));
+            room = room.saturating_sub(wanted.bytes_max);
+            if room == 0 {
+                break;
+            }
+        }
+    }
+
+    fn from(&self, partition: TopicPartition, offset: i64, bytes_max: usize) -> FetchFrom {
+        FetchFrom { partition, offset, bytes_max, committed_only: self.committed_only }
+    }
+
+    /// An answer that holds nothing: the partitions' ends alone.
+    async fn without_records(&self, broker: &Broker) -> Vec<FetchedPartition> {
+        let mut answered = Vec::with_capacity(self.wanted.len());
+        for wanted in &self.wanted {
+            let state = match wanted.partition {
+                Err(code) => Err(code),
+                Ok(partition) => match broker.log.known_state(partition) {
+                    Some(state) => Ok(state),
+                    None => match broker.log.state(partition).await {
+                        Ok(state) => state.ok_or(ErrorCode::UnknownTopicOrPartition),
+                        Err(error) => Err(fetch_code(&FetchError::Failed(error))),
+                    },
+                },
+            };
+            answered.push(match state {
+                Ok(state) => {
+                    self.fetched(wanted, Ok(Fetched { state, records: Vec::new() }), 0, true)
+                }
+                Err(code) => FetchedPartition::failed(wanted.index, code),
+            });
+        }
+        answered
+    }
+
+    async fn read(&self, broker: &Broker, bytes_max: usize) -> Vec<FetchedPartition> {
+        let mut room = self.bytes_max.min(bytes_max);
+        self.read_ahead(broker, room);
         let mut is_empty = true;
         let mut read = Vec::with_capacity(self.wanted.len());
         for wanted in &self.wanted {
@@ -193,14 +280,9 @@ impl Fetch {
                 Err(code) => FetchedPartition::failed(wanted.index, code),
                 Ok(partition) => {
                     let bytes_max = wanted.bytes_max.min(room);
-                    let from = FetchFrom {
-                        partition,
-                        offset: wanted.offset,
-                        bytes_max,
-                        committed_only: self.committed_only,
-                    };
+                    let from = self.from(partition, wanted.offset, bytes_max);
                     let fetched = broker.log.fetch(from).await;
-                    self.fetched(wanted.index, fetched, bytes_max, is_empty)
+                    self.fetched(wanted, fetched, bytes_max, is_empty)
                 }
             };
             let bytes = partition.records_bytes();
@@ -215,26 +297,34 @@ impl Fetch {
     /// limit.
     fn fetched(
         &self,
-        index: i32,
+        wanted: &Wanted,
         fetched: Result<Fetched, FetchError>,
         bytes_max: usize,
         is_first: bool,
     ) -> FetchedPartition {
-        let fetched = match fetched {
-            Ok(fetched) => fetched,
-            Err(error) => return FetchedPartition::failed(index, fetch_code(&error)),
+        let (state, records, diverging_epoch) = match fetched {
+            Ok(fetched) => {
+                let fits = is_first || fetched.bytes() <= bytes_max;
+                (fetched.state, if fits { fetched.records } else { Vec::new() }, None)
+            }
+            Err(FetchError::OffsetOutOfRange(state))
+                if wanted.has_epoch && wanted.offset > state.high_watermark =>
+            {
+                let (epoch, end_offset) = (LEADER_EPOCH, state.high_watermark);
+                (state, Vec::new(), Some(DivergingEpoch { epoch, end_offset }))
+            }
+            Err(error) => return FetchedPartition::failed(wanted.index, fetch_code(&error)),
         };
-        let fits = is_first || fetched.bytes() <= bytes_max;
         FetchedPartition {
-            partition: index,
+            partition: wanted.index,
             error: ErrorCode::None,
-            high_watermark: fetched.state.high_watermark,
-            last_stable_offset: fetched.state.last_stable_offset,
-            log_start_offset: fetched.state.log_start_offset,
-            diverging_epoch: None,
+            high_watermark: state.high_watermark,
+            last_stable_offset: state.last_stable_offset,
+            log_start_offset: state.log_start_offset,
+            diverging_epoch,
             aborted_transactions: self.committed_only.then(Vec::new),
             preferred_read_replica: -1,
-            records: if fits { fetched.records } else { Vec::new() },
+            records,
         }
     }
 
@@ -243,14 +333,15 @@ impl Fetch {
         broker: &Broker,
         partitions: Vec<FetchedPartition>,
     ) -> Result<floe_wire::Response, floe_wire::WireError> {
-        self.context.count_errors(partitions.iter().map(|partition| partition.error.code()));
+        partitions.iter().for_each(|partition| self.context.count_code(partition.error.code()));
         let (session_id, listed) = broker.fetch_sessions.finish(&self.session, &partitions);
         let mut topics: Vec<FetchedTopic> = Vec::new();
         let answered = self.session.wanted.iter().zip(partitions).zip(listed);
-        for (((asked, _), partition), is_listed) in answered {
+        for ((wanted, partition), is_listed) in answered {
             if !is_listed {
                 continue;
             }
+            let asked = &wanted.asked;
             let is_same = |topic: &FetchedTopic| topic.name == asked.name && topic.id == asked.id;
             if !topics.last().is_some_and(is_same) {
                 topics.push(FetchedTopic {
@@ -270,11 +361,18 @@ impl Fetch {
 
 fn find(
     broker: &Broker,
-    asked: &AskedPartition,
+    wanted: &SessionPartition,
     uses_ids: bool,
 ) -> Result<TopicPartition, ErrorCode> {
+    let asked = &wanted.asked;
     let topic = if uses_ids {
-        broker.topics.by_id(TopicId(asked.id)).ok_or(ErrorCode::UnknownTopicId)?
+        // Of an id that a session has seen Kafka knows that it was a topic.
+        let missing = if wanted.was_found {
+            ErrorCode::UnknownTopicOrPartition
+        } else {
+            ErrorCode::UnknownTopicId
+        };
+        broker.topics.by_id(TopicId(asked.id)).ok_or(missing)?
     } else {
         broker.topics.by_name(&asked.name).ok_or(ErrorCode::UnknownTopicOrPartition)?
     };
@@ -283,10 +381,10 @@ fn find(
 
 /// The leader epoch is 0 for ever; a client that knows a higher one has it from elsewhere.
 fn check_epoch(want: &Want) -> Result<(), ErrorCode> {
-    if want.current_leader_epoch > 0 {
+    if want.current_leader_epoch > LEADER_EPOCH {
         return Err(ErrorCode::UnknownLeaderEpoch);
     }
-    if want.last_fetched_epoch > 0 {
+    if want.last_fetched_epoch > LEADER_EPOCH {
         return Err(ErrorCode::OffsetOutOfRange);
     }
     Ok(())
@@ -295,7 +393,7 @@ fn check_epoch(want: &Want) -> Result<(), ErrorCode> {
 fn fetch_code(error: &FetchError) -> ErrorCode {
     match error {
         FetchError::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
-        FetchError::OffsetOutOfRange => ErrorCode::OffsetOutOfRange,
+        FetchError::OffsetOutOfRange(_) => ErrorCode::OffsetOutOfRange,
         FetchError::Failed(error) => {
             tracing::warn!(%error, "fetch failed");
             error_code(error)

@@ -6,6 +6,7 @@
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
+use crate::refused::MALFORMED_REQUEST;
 use floe_wire::ErrorCode;
 use floe_wire::messages::find_coordinator_response::Coordinator;
 use floe_wire::messages::{BrokerId, FindCoordinatorRequest, FindCoordinatorResponse, StrBytes};
@@ -18,10 +19,6 @@ const KEYS_SINCE: i16 = 4;
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 const SHARE: i8 = 2;
-/// Kafka's own words for an unknown type.
-const UNKNOWN_TYPE: &str = "This most likely occurs because of a request being malformed by the \
-    client library or the message was sent to an incompatible broker. See the broker logs for \
-    more details.";
 /// What clients show of the error for transactions.
 const NO_TRANSACTIONS: &str = "transactions are not supported by this version of Floe";
 
@@ -35,7 +32,7 @@ async fn handle(
         TRANSACTION => (ErrorCode::TransactionalIdAuthorizationFailed, Some(NO_TRANSACTIONS)),
         // There are no share groups, and versions before them do not know the type.
         SHARE => (ErrorCode::InvalidRequest, None),
-        _ => (ErrorCode::InvalidRequest, Some(UNKNOWN_TYPE)),
+        _ => (ErrorCode::InvalidRequest, Some(MALFORMED_REQUEST)),
     };
     let identity = &broker.identity;
     let (node_id, host, port) = if code.is_none() {

@@ -9,7 +9,7 @@ use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
 use crate::error_codes::error_code;
 use floe_env::Result as FloeResult;
-use floe_log::TimedOffset;
+use floe_log::{LEADER_EPOCH, TimedOffset};
 use floe_wire::ErrorCode;
 use floe_wire::messages::list_offsets_request::ListOffsetsPartition;
 use floe_wire::messages::list_offsets_response::{
@@ -40,7 +40,7 @@ struct Found {
 
 impl Found {
     fn end(offset: i64) -> Self {
-        Self { offset, timestamp_ms: -1, leader_epoch: 0 }
+        Self { offset, timestamp_ms: -1, leader_epoch: LEADER_EPOCH }
     }
 
     fn nothing() -> Self {
@@ -51,7 +51,7 @@ impl Found {
         found.map_or_else(Self::nothing, |record| Self {
             offset: record.offset,
             timestamp_ms: record.timestamp_ms,
-            leader_epoch: 0,
+            leader_epoch: LEADER_EPOCH,
         })
     }
 }
@@ -82,7 +82,6 @@ async fn handle(
             };
             partitions.push(answer(context.version, asked.partition_index, found));
         }
-        context.count_errors(partitions.iter().map(|partition| partition.error_code));
         topics.push(
             ListOffsetsTopicResponse::default().with_name(topic.name).with_partitions(partitions),
         );
@@ -118,7 +117,7 @@ async fn find(
     let known = broker.topics.by_name(topic).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let partition = known.partition(asked.partition_index);
     let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    if asked.current_leader_epoch > 0 {
+    if asked.current_leader_epoch > LEADER_EPOCH {
         return Err(ErrorCode::UnknownLeaderEpoch);
     }
     if !is_known(asked.timestamp, version) {

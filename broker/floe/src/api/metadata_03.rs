@@ -5,10 +5,12 @@
 //! there. The leader epoch is 0 for ever.
 
 use super::{Handled, RequestContext, api};
+use crate::authorized_operations::{CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN, TOPIC_OPERATIONS};
 use crate::broker::Broker;
 use crate::error_codes::error_code;
 use crate::topic_names;
 use crate::topics::KnownTopic;
+use floe_log::LEADER_EPOCH;
 use floe_metadata::topics::TopicCreation;
 use floe_wire::ErrorCode;
 use floe_wire::messages::metadata_request::MetadataRequestTopic;
@@ -17,7 +19,7 @@ use floe_wire::messages::metadata_response::{
 };
 use floe_wire::messages::{BrokerId, MetadataRequest, MetadataResponse, StrBytes, TopicName};
 use kfs::TopicId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -28,11 +30,6 @@ pub(super) const API: super::Api = api!(Metadata, 0..=13, handle);
 const AUTO_CREATE_FLAG_SINCE: i16 = 4;
 const TOPIC_IDS_SINCE: i16 = 10;
 const ASK_BY_ID_SINCE: i16 = 12;
-/// What "not asked for" is in authorized operations.
-const OPERATIONS_UNKNOWN: i32 = i32::MIN;
-/// Everything that may be done with a topic where nothing is forbidden: read, write, create,
-/// delete, alter, describe, describe and alter configs.
-const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 
 async fn handle(broker: Arc<Broker>, context: RequestContext, request: MetadataRequest) -> Handled {
     let wants_all = match &request.topics {
@@ -58,7 +55,12 @@ async fn handle(broker: Arc<Broker>, context: RequestContext, request: MetadataR
         let may_create =
             context.version < AUTO_CREATE_FLAG_SINCE || request.allow_auto_topic_creation;
         let mut topics = Vec::with_capacity(asked.len());
+        // A topic that is named twice is answered once.
+        let mut seen: BTreeSet<(Option<TopicName>, Uuid)> = BTreeSet::new();
         for topic in asked {
+            if !seen.insert((topic.name.clone(), topic.topic_id)) {
+                continue;
+            }
             // If any topic has an id, names in the same request are left out, as in Kafka.
             if has_ids && topic.topic_id.is_nil() {
                 continue;
@@ -67,8 +69,15 @@ async fn handle(broker: Arc<Broker>, context: RequestContext, request: MetadataR
         }
         topics
     };
-    context.count_errors(topics.iter().map(|topic| topic.error_code));
-    context.reply(&with_cluster(&broker, &context).with_topics(topics))
+    // Only versions 8 to 10 have the field in their requests.
+    let cluster_operations = if request.include_cluster_authorized_operations {
+        CLUSTER_OPERATIONS
+    } else {
+        OPERATIONS_UNKNOWN
+    };
+    let cluster = with_cluster(&broker, &context);
+    context
+        .reply(&cluster.with_topics(topics).with_cluster_authorized_operations(cluster_operations))
 }
 
 fn with_cluster(broker: &Broker, context: &RequestContext) -> MetadataResponse {
@@ -89,7 +98,8 @@ fn with_cluster(broker: &Broker, context: &RequestContext) -> MetadataResponse {
 /// broker.
 fn refuse_ids(asked: Vec<MetadataRequestTopic>) -> MetadataResponse {
     let topics = asked.into_iter().map(|topic| {
-        failed(topic.name.unwrap_or_default(), topic.topic_id, ErrorCode::InvalidRequest)
+        let name = Some(topic.name.unwrap_or_default());
+        failed(name, topic.topic_id, ErrorCode::InvalidRequest)
     });
     MetadataResponse::default().with_controller_id(BrokerId(-1)).with_topics(topics.collect())
 }
@@ -106,7 +116,11 @@ async fn one(
     };
     match found {
         Ok(topic) => describe(broker, &topic, operations),
-        Err(code) => failed(asked.name.unwrap_or_default(), asked.topic_id, code),
+        // Whoever asked by id is told no name; without either there is no topic to be null.
+        Err(code) if asked.topic_id.is_nil() => {
+            failed(Some(asked.name.unwrap_or_default()), asked.topic_id, code)
+        }
+        Err(code) => failed(None, asked.topic_id, code),
     }
 }
 
@@ -139,6 +153,9 @@ async fn by_name(
     if !topic_names::is_valid(name) {
         return Err(ErrorCode::InvalidTopicException);
     }
+    if topic_names::is_internal(name) {
+        return Err(ErrorCode::UnknownTopicOrPartition);
+    }
     let kafka = &broker.config.kafka;
     if !may_create || !kafka.auto_create_topics {
         return Err(ErrorCode::UnknownTopicOrPartition);
@@ -161,20 +178,23 @@ fn describe(broker: &Broker, topic: &KnownTopic, operations: i32) -> MetadataRes
         MetadataResponsePartition::default()
             .with_partition_index(index)
             .with_leader_id(leader)
-            .with_leader_epoch(0)
+            .with_leader_epoch(LEADER_EPOCH)
             .with_replica_nodes(vec![leader])
             .with_isr_nodes(vec![leader])
     };
     MetadataResponseTopic::default()
         .with_name(Some(TopicName(StrBytes::from_string(topic.topic.name.clone()))))
         .with_topic_id(topic.topic.id.0)
+        .with_is_internal(topic_names::is_internal(&topic.name))
         .with_partitions((0..topic.topic.partition_count).map(partition).collect())
         .with_topic_authorized_operations(operations)
 }
 
-fn failed(name: TopicName, id: Uuid, code: ErrorCode) -> MetadataResponseTopic {
+fn failed(name: Option<TopicName>, id: Uuid, code: ErrorCode) -> MetadataResponseTopic {
+    let is_internal = name.as_ref().is_some_and(|name| topic_names::is_internal(name));
     MetadataResponseTopic::default()
-        .with_name(Some(name))
+        .with_name(name)
+        .with_is_internal(is_internal)
         .with_topic_id(id)
         .with_error_code(code.code())
         .with_topic_authorized_operations(OPERATIONS_UNKNOWN)

@@ -3,6 +3,7 @@
 
 mod alter_configs_33;
 mod alter_partition_reassignments_45;
+mod answer;
 mod api_versions_18;
 mod config_resources;
 mod create_acls_30;
@@ -40,10 +41,12 @@ mod offset_for_leader_epoch_23;
 mod produce_00;
 mod sync_group_14;
 
+use crate::answer_memory::AnswerPermit;
 use crate::broker::Broker;
 use crate::metrics::Metrics;
-use floe_wire::messages::{ApiKey, Encodable, RequestKind};
-use floe_wire::{ErrorCode, Registry, Request, Response, WireError, messages};
+use answer::Answer;
+use floe_wire::messages::{ApiKey, Encodable, IntendedBroker, RequestKind};
+use floe_wire::{Registry, Request, Response, WireError, messages};
 use futures::future::BoxFuture;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -74,6 +77,8 @@ pub(crate) struct RequestContext {
     pub(crate) client_host: Arc<str>,
     /// Who sent it.
     pub(crate) principal: Principal,
+    /// The broker that the client means, where it says so.
+    pub(crate) intended: IntendedBroker,
     /// Where the answer's errors are counted.
     pub(crate) metrics: Metrics,
 }
@@ -82,6 +87,8 @@ pub(crate) struct RequestContext {
 pub(crate) enum Reply {
     /// This, at once.
     Ready(Response),
+    /// This, at once, with the memory that it holds until the client has taken it.
+    Holding(Response, AnswerPermit),
     /// What the future gives, while later requests of the connection take effect. It is waited for
     /// in its turn.
     Later(BoxFuture<'static, Reply>),
@@ -189,26 +196,25 @@ pub(crate) async fn handle(
 }
 
 impl RequestContext {
-    /// The answer's frame.
-    fn encode(&self, body: &impl Encodable) -> Result<Response, WireError> {
-        messages::encode_response(self.api, self.version, self.correlation_id, body)
-    }
-
-    /// Counts the error codes of an answer.
-    fn count_errors(&self, codes: impl IntoIterator<Item = i16>) {
-        for code in codes.into_iter().filter(|code| *code != 0) {
-            let error = ErrorCode::from_code(code).unwrap_or(ErrorCode::UnknownServerError);
-            self.metrics.kafka.error(self.api as i16, error);
-        }
-    }
-
     /// An answer that is there at once.
-    fn reply(&self, body: &impl Encodable) -> Handled {
-        self.encode(body).map(Reply::Ready)
+    fn reply(&self, body: &(impl Encodable + Answer)) -> Handled {
+        self.reply_by(body, |version, correlation_id, body| {
+            messages::encode_response(self.api, version, correlation_id, body)
+        })
+    }
+
+    /// As [`reply`](Self::reply), for answers with an encoder of their own.
+    fn reply_by<A: Answer>(
+        &self,
+        body: &A,
+        encode: impl FnOnce(i16, i32, &A) -> Result<Response, WireError>,
+    ) -> Handled {
+        self.count(body);
+        encode(self.version, self.correlation_id, body).map(Reply::Ready)
     }
 
     /// An answer within [`Reply::Later`].
-    fn late_reply(&self, body: &impl Encodable) -> Reply {
+    fn late_reply(&self, body: &(impl Encodable + Answer)) -> Reply {
         self.reply(body).unwrap_or_else(|error| {
             tracing::error!(api = ?self.api, %error, "an answer could not be encoded");
             Reply::Close

@@ -7,6 +7,7 @@
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
 use crate::error_codes::error_code;
+use floe_log::LEADER_EPOCH;
 use floe_wire::ErrorCode;
 use floe_wire::messages::offset_for_leader_epoch_request::OffsetForLeaderPartition;
 use floe_wire::messages::offset_for_leader_epoch_response::{
@@ -16,9 +17,6 @@ use floe_wire::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochRespo
 use std::sync::Arc;
 
 pub(super) const API: super::Api = api!(OffsetForLeaderEpoch, 2..=4, handle);
-
-/// The epoch of every leader.
-const LEADER_EPOCH: i32 = 0;
 
 async fn handle(
     broker: Arc<Broker>,

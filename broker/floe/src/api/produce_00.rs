@@ -7,6 +7,7 @@
 use super::{Handled, Reply, RequestContext, api};
 use crate::broker::Broker;
 use crate::error_codes::{batch_code, error_code, refusal_code};
+use crate::topic_names;
 use crate::topics::KnownTopic;
 use bytes::{Bytes, BytesMut};
 use floe_log::{AppendBatch, AppendError, AppendResult, Ticket};
@@ -17,7 +18,8 @@ use floe_wire::messages::produce_response::{
 };
 use floe_wire::messages::{ProduceRequest, ProduceResponse, StrBytes, TopicName};
 use kfs::{
-    BatchError, BatchSummary, ProducerEpoch, ProducerId, TimestampType, TopicId, TopicPartition,
+    BatchError, BatchSummary, ProducerEpoch, ProducerId, RecordFault, TimestampType, TopicId,
+    TopicPartition,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,10 +27,12 @@ use std::time::Duration;
 
 pub(super) const API: super::Api = api!(Produce, 3..=13, handle);
 
-/// Topics of Kafka's own, which clients may not write, and the client id that may all the same.
-const INTERNAL_TOPICS: [&str; 3] =
-    ["__consumer_offsets", "__transaction_state", "__share_group_state"];
+/// The client id that may write topics of Kafka's own.
 const ADMIN_CLIENT_ID: &str = "__admin_client";
+/// The least that a batch of the oldest format says of its length, bytes.
+const OLDEST_LENGTH_MIN: i32 = 14;
+/// Records that are told one by one at most, where a batch's header alone says how many there are.
+const RECORD_ERRORS_MAX: u32 = 10_000;
 /// The first version that may carry zstd.
 const ZSTD_SINCE: i16 = 7;
 /// The first version that names topics by id.
@@ -107,12 +111,10 @@ async fn outcome(broker: &Broker, ticket: Ticket, timeout: Duration) -> Option<V
 }
 
 fn finish(context: &RequestContext, acks: i16, answer: Answer) -> Handled {
-    let topics = answer.response.responses.iter();
-    let partitions = topics.flat_map(|topic| &topic.partition_responses);
-    context.count_errors(partitions.map(|partition| partition.error_code));
     if acks != 0 {
         return context.reply(&answer.response);
     }
+    context.count(&answer.response);
     // Nobody reads an answer; closing makes the client look for what has changed.
     Ok(if answer.has_errors { Reply::Close } else { Reply::Nothing })
 }
@@ -143,9 +145,6 @@ fn check(
     acks: i16,
     is_transactional: bool,
 ) -> Result<(AppendBatch, i64), Refused> {
-    if INTERNAL_TOPICS.contains(&&*topic.name) && &*context.client_id != ADMIN_CLIENT_ID {
-        return Err(Refused::code(ErrorCode::InvalidTopicException));
-    }
     let partition = topic.partition(index);
     let partition = partition.ok_or_else(|| Refused::code(ErrorCode::UnknownTopicOrPartition))?;
     if is_transactional {
@@ -164,7 +163,7 @@ fn check(
     let now_ms = broker.env.now_ms();
     let rules = topic.settings.rules(now_ms, context.version >= ZSTD_SINCE);
     let summary = kfs::validate_batch(&batch, &rules)
-        .map_err(|error| refuse_batch(broker, partition, &error))?;
+        .map_err(|error| refuse_batch(broker, partition, stated_records(&batch), &error))?;
     let stored = to_store(batch, &summary, topic.settings.timestamp_type, now_ms);
     Ok((append_batch(topic, partition, &summary, &stored), stored.append_time_ms))
 }
@@ -176,43 +175,70 @@ async fn recompressed(
     mut batch: AppendBatch,
 ) -> Result<AppendBatch, Refused> {
     let bytes = broker.recompression.apply(&broker.env, &topic.settings, batch.bytes).await;
-    batch.bytes = bytes.map_err(|error| refuse_batch(broker, batch.partition, &error))?;
+    batch.bytes = bytes.map_err(|error| refuse_batch(broker, batch.partition, 0, &error))?;
+    if batch.bytes.len() > topic.settings.segment_bytes {
+        return Err(Refused::code(ErrorCode::RecordListTooLarge));
+    }
     Ok(batch)
 }
 
-/// What is no single batch. Of these only an unknown magic has a message in Kafka.
+/// What is no single batch. Of these only an unknown magic, and a length that even the oldest format
+/// would not have, have a message in Kafka.
 fn refuse_block(error: &BatchError) -> Refused {
-    let has_message = matches!(error, BatchError::UnknownMagic(_));
+    let has_message = match error {
+        BatchError::UnknownMagic(_) => true,
+        BatchError::LengthTooSmall(length) => *length < OLDEST_LENGTH_MIN,
+        _ => false,
+    };
     Refused { message: has_message.then(|| error.to_string()), ..Refused::code(batch_code(error)) }
 }
 
-fn refuse_batch(broker: &Broker, partition: TopicPartition, error: &BatchError) -> Refused {
+/// How many records a batch says that it has.
+fn stated_records(batch: &[u8]) -> u32 {
+    kfs::BatchHeader::parse(batch).map_or(0, |header| header.record_count.unsigned_abs())
+}
+
+fn refuse_batch(
+    broker: &Broker,
+    partition: TopicPartition,
+    stated_records: u32,
+    error: &BatchError,
+) -> Refused {
     tracing::debug!(%partition, %error, "batch refused");
     let code = batch_code(error);
     let is_from_records = matches!(code, ErrorCode::InvalidRecord | ErrorCode::InvalidTimestamp);
     let known = broker.log.known_state(partition).filter(|_| is_from_records);
-    let BatchError::BadRecords(bad) = error else {
-        return Refused {
-            log_start_offset: known.map_or(-1, |state| state.log_start_offset),
-            ..Refused::code(code)
-        };
-    };
-    let describe = |record: &kfs::BadRecord| {
-        let text = match record.fault {
-            kfs::RecordFault::MissingKey => {
-                "a compacted topic takes no record without a key".to_owned()
-            }
-            kfs::RecordFault::Timestamp { timestamp_ms } => {
-                format!("timestamp {timestamp_ms} is outside what the topic allows")
-            }
-        };
-        (i32::try_from(record.index).unwrap_or(i32::MAX), text)
-    };
+    let records = record_errors(error, stated_records);
+    let message = "one or more records have been rejected";
     Refused {
         code,
-        message: Some("one or more records have been rejected".to_owned()),
-        records: bad.iter().map(describe).collect(),
+        message: (!records.is_empty()).then(|| message.to_owned()),
+        records,
         log_start_offset: known.map_or(-1, |state| state.log_start_offset),
+    }
+}
+
+/// The records that are told one by one, with what is wrong with each.
+fn record_errors(error: &BatchError, stated_records: u32) -> Vec<(i32, String)> {
+    let index = |index: u32| i32::try_from(index).unwrap_or(i32::MAX);
+    match error {
+        BatchError::BadRecords(bad) => {
+            bad.iter().map(|record| (index(record.index), record_fault(record.fault))).collect()
+        }
+        // The bit is the batch's, and so every record is at fault.
+        BatchError::LogAppendTime => (0..stated_records.min(RECORD_ERRORS_MAX))
+            .map(|record| (index(record), "only the broker sets the append time".to_owned()))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn record_fault(fault: RecordFault) -> String {
+    match fault {
+        RecordFault::MissingKey => "a compacted topic takes no record without a key".to_owned(),
+        RecordFault::Timestamp { timestamp_ms } => {
+            format!("timestamp {timestamp_ms} is outside what the topic allows")
+        }
     }
 }
 
@@ -303,6 +329,9 @@ impl Answer {
         let (name, id) = &self.names[at];
         if context.version >= TOPIC_IDS_SINCE {
             return broker.topics.by_id(*id).ok_or(ErrorCode::UnknownTopicId);
+        }
+        if topic_names::is_internal(name) && &*context.client_id != ADMIN_CLIENT_ID {
+            return Err(ErrorCode::InvalidTopicException);
         }
         broker.topics.by_name(name).ok_or(ErrorCode::UnknownTopicOrPartition)
     }

@@ -381,6 +381,14 @@ pub const SETTINGS: &[Setting] = &[
     )
     .unit("ms"),
     Setting::new(
+        "iceberg.delete_retention_ms",
+        "FLOE_ICEBERG_DELETE_RETENTION_MS",
+        Integer { min: 0, max: i64::MAX },
+        Fixed("604800000"),
+        "A deleted topic's table leaves the catalog at once; its files are deleted after so long.",
+    )
+    .unit("ms"),
+    Setting::new(
         "log.filter",
         "FLOE_LOG",
         Text,

@@ -173,6 +173,8 @@ pub struct IcebergConfig {
     pub look_timeout: Duration,
     /// The longest that records wait for their commit when nobody looks.
     pub commit_interval: Duration,
+    /// How long the files of a deleted topic's table stay.
+    pub delete_retention: Duration,
 }
 
 impl Config {
@@ -354,6 +356,7 @@ impl<'a> Reader<'a> {
             namespace: self.text("iceberg.namespace"),
             look_timeout: self.milliseconds("iceberg.look_timeout_ms"),
             commit_interval: self.milliseconds("iceberg.commit_interval_ms"),
+            delete_retention: self.milliseconds("iceberg.delete_retention_ms"),
         }
     }
 }

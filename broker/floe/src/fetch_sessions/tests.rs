@@ -30,7 +30,7 @@ fn got(high_watermark: i64, records: &'static [u8]) -> FetchedPartition {
 }
 
 fn indexes(fetch: &SessionFetch) -> Vec<i32> {
-    fetch.wanted.iter().map(|(asked, _)| asked.index).collect()
+    fetch.wanted.iter().map(|wanted| wanted.asked.index).collect()
 }
 
 /// A session over partitions 0 and 1 whose high watermarks are 5.
@@ -68,7 +68,7 @@ async fn partitions_with_records_move_to_the_end() {
     sessions.finish(&fetch, &[got(5, b"records"), got(5, b"")]);
     let fetch = sessions.begin(request(id, 2, &[(0, 7)])).expect("incremental");
     assert_eq!(indexes(&fetch), vec![1, 0]);
-    assert_eq!(fetch.wanted[1].1.offset, 7);
+    assert_eq!(fetch.wanted[1].want.offset, 7);
 }
 
 #[tokio::test]
@@ -82,6 +82,21 @@ async fn an_error_is_told_every_time_and_so_is_its_end() {
     }
     let fetch = sessions.begin(request(id, 3, &[])).expect("incremental");
     assert_eq!(sessions.finish(&fetch, &[got(5, b""), got(5, b"")]).1, vec![true, false]);
+}
+
+#[tokio::test]
+async fn a_topic_that_was_found_once_is_known_to_have_been_deleted() {
+    let sessions = FetchSessions::new(Env::current());
+    let id = open(&sessions);
+    let was_found = |fetch: &SessionFetch| -> Vec<bool> {
+        fetch.wanted.iter().map(|wanted| wanted.was_found).collect()
+    };
+    let fetch = sessions.begin(request(id, 1, &[(2, 0)])).expect("incremental");
+    assert_eq!(was_found(&fetch), vec![true, true, false]);
+    let unknown = || FetchedPartition::failed(0, ErrorCode::UnknownTopicId);
+    sessions.finish(&fetch, &[unknown(), got(5, b""), unknown()]);
+    let fetch = sessions.begin(request(id, 2, &[])).expect("incremental");
+    assert_eq!(was_found(&fetch), vec![true, true, false]);
 }
 
 #[tokio::test]

@@ -124,7 +124,7 @@ pub struct CacheMetrics {
     pub hits: Counter,
     /// Reads that took a request to the store.
     pub misses: Counter,
-    /// Bytes held.
+    /// Bytes held, in the cache or by answers.
     pub held_bytes: Gauge,
     /// Blocks put out to make room.
     pub evictions: Counter,
@@ -135,7 +135,8 @@ impl CacheMetrics {
         Self {
             hits: registrar.counter("cache_hits", "Blocks read from memory."),
             misses: registrar.counter("cache_misses", "Blocks that had to be read from the store."),
-            held_bytes: registrar.gauge("cache_held_bytes", "Bytes of blocks in memory."),
+            held_bytes: registrar
+                .gauge("cache_held_bytes", "Bytes of blocks in memory, cached or held by answers."),
             evictions: registrar.counter("cache_evictions", "Blocks put out to make room."),
         }
     }

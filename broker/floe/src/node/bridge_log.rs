@@ -45,7 +45,7 @@ impl LogReader for BridgeLog {
         let fetched = self.log.fetch(asked).await.map_err(|error| match error {
             FetchError::Failed(error) => error,
             FetchError::UnknownPartition => Error::invalid(format!("{partition} is gone")),
-            FetchError::OffsetOutOfRange => {
+            FetchError::OffsetOutOfRange(_) => {
                 Error::retry(format!("{partition} has no offset {from} any more"))
             }
         })?;

@@ -58,6 +58,10 @@ impl Assembly for Node {
         )
         .await?;
         let bridge = config.iceberg.enable.then(|| bridge(&broker, &objects));
+        if let Some(bridge) = &bridge {
+            // Nobody has set it before: the broker has just been made.
+            let _ = broker.tables.set(bridge.clone());
+        }
         export(&metrics, &broker, &objects, bridge.as_ref());
         let (ready, readiness) = watch::channel(Readiness::Ready);
         let inspect = Arc::new(BrokerInspect {
@@ -146,6 +150,7 @@ fn bridge(broker: &Arc<Broker>, objects: &Objects) -> Bridge {
         namespace: settings.namespace.clone(),
         look_timeout: settings.look_timeout,
         lag_max: settings.commit_interval,
+        delete_retention: settings.delete_retention,
         ..BridgeConfig::new(broker.identity.cluster)
     };
     let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };
@@ -188,11 +193,11 @@ fn export_jobs(metrics: &Metrics, jobs: &[Background]) {
 fn export(metrics: &Metrics, broker: &Arc<Broker>, objects: &Objects, bridge: Option<&Bridge>) {
     let (broker, counters, bridge) = (broker.clone(), objects.counters.clone(), bridge.cloned());
     metrics.on_scrape(move |families| {
-        families.kafka.memory_held_bytes.set(broker.frame_bytes_held());
+        families.kafka.memory_held_bytes.set(broker.connection_bytes_held());
         let cache = broker.log.cache_stats();
         set_total(&families.cache.hits, cache.hits);
         set_total(&families.cache.misses, cache.misses);
-        families.cache.held_bytes.set(i64::try_from(cache.bytes).unwrap_or(i64::MAX));
+        families.cache.held_bytes.set(i64::try_from(cache.memory_bytes).unwrap_or(i64::MAX));
         export::export_store(&families.store, &counters.snapshot());
         if let Some(bridge) = &bridge {
             export::export_tables(&families.tables, bridge);

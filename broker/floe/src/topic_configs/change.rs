@@ -59,10 +59,7 @@ pub(crate) fn incremental(
     for change in changes {
         let value = change.value.as_deref().unwrap_or_default();
         let new = match change.operation {
-            None => {
-                let message = "Unknown operation on a config.";
-                return Err(Refused::new(ErrorCode::UnknownServerError, message));
-            }
+            None => return Err(Refused::wordless(ErrorCode::UnknownServerError)),
             Some(Operation::Delete) => None,
             Some(Operation::Set) => Some(value.to_owned()),
             Some(Operation::Append) => {

@@ -371,10 +371,10 @@ pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
         "segment.bytes",
         Int { min: 1_048_576, max: i32::MAX },
         "1073741824",
-        "Size of a segment file, bytes.",
+        "The largest batch that the topic takes, bytes, as in Kafka, where a batch must fit into a \
+         segment file; a topic has no segment files of its own here.",
     )
-    .server("log.segment.bytes")
-    .never(NO_SEGMENT_FILES),
+    .server("log.segment.bytes"),
     TopicConfig::new(
         "segment.index.bytes",
         Int { min: 4, max: i32::MAX },

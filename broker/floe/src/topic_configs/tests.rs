@@ -274,7 +274,7 @@ fn incremental_errors_are_those_of_kafka() {
             ErrorCode::InvalidConfig,
             "Can't SUBTRACT to key retention.ms because its type is not LIST.",
         ),
-        (vec![change("retention.ms", 9, Some("1"))], ErrorCode::UnknownServerError, "operation"),
+        (vec![change("retention.ms", 9, Some("1"))], ErrorCode::UnknownServerError, ""),
         (
             vec![change("retention.ms", 0, Some("77")), change("no.such", 0, Some("1"))],
             ErrorCode::InvalidConfig,

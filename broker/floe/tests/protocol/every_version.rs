@@ -1,13 +1,21 @@
 //! Cases 94, 97, 98, 100, 101, 103, 104: every version that ApiVersions shows is answered, and the
 //! answer decodes as that version with nothing left over.
 
+use crate::kafka_versions::KAFKA_4_4;
 use crate::kit::Rig;
 use crate::samples::{SampleTopic, sample};
 use floe_wire::messages::{ApiKey, ApiVersionsRequest, RequestKind, ResponseKind, StrBytes};
 
 /// Versions that are served beyond those that the message layer's client side can write.
-const NOT_WRITTEN_HERE: &[(ApiKey, i16)] =
-    &[(ApiKey::ListOffsets, 11), (ApiKey::OffsetCommit, 10), (ApiKey::OffsetFetch, 10)];
+/// (`newer_versions` has those that differ in more than a number).
+const NOT_WRITTEN_HERE: &[(ApiKey, i16)] = &[
+    (ApiKey::ListOffsets, 11),
+    (ApiKey::OffsetCommit, 10),
+    (ApiKey::OffsetFetch, 10),
+    (ApiKey::ApiVersions, 5),
+    (ApiKey::DeleteGroups, 3),
+    (ApiKey::DescribeLogDirs, 5),
+];
 
 async fn advertised(rig: &Rig) -> Vec<(ApiKey, i16, i16)> {
     let request = ApiVersionsRequest::default()
@@ -41,6 +49,18 @@ async fn every_advertised_version_is_answered_in_its_own_layout() {
     assert!(answered > 100, "only {answered} versions were tried");
 }
 
+/// Case 97: a client that goes by Kafka's release instead of ApiVersions must not be surprised.
+#[tokio::test]
+async fn case_97_what_is_served_is_served_at_all_of_kafkas_versions() {
+    let rig = Rig::start().await;
+    for (api, min, max) in advertised(&rig).await {
+        let kafka = KAFKA_4_4.iter().find(|(key, ..)| *key == api as i16);
+        let (_, kafka_min, kafka_max) = kafka.unwrap_or_else(|| panic!("{api:?} is not Kafka's"));
+        assert_eq!((min, max), (*kafka_min, *kafka_max), "{api:?}");
+    }
+}
+
+/// Case 95 as well: a client that sends a version of the future first.
 #[tokio::test]
 async fn an_unknown_version_of_api_versions_gets_a_version_0_answer_and_the_connection_stays() {
     let rig = Rig::start().await;

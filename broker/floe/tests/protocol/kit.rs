@@ -1,5 +1,6 @@
 //! A broker without sockets and a client that encodes with the message layer's client side.
 
+use crate::samples::SampleTopic;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use floe::broker::{Broker, Identity, Stores};
 use floe::config::{Config, Inputs, Machine, resolve};
@@ -8,8 +9,10 @@ use floe::metrics::Metrics;
 use floe_env::{Env, Lane, ShutdownTrigger, shutdown_signal};
 use floe_metadata::{Backend, MetadataStore, ModelBackend};
 use floe_store::MemoryStore;
+use floe_wire::messages::produce_response::PartitionProduceResponse;
 use floe_wire::messages::{
-    ApiKey, Encodable, RequestHeader, RequestKind, ResponseHeader, ResponseKind, StrBytes,
+    ApiKey, Encodable, FetchResponse, RequestHeader, RequestKind, ResponseHeader, ResponseKind,
+    StrBytes,
 };
 use kfs::ClusterId;
 use std::collections::BTreeMap;
@@ -26,6 +29,11 @@ pub(crate) struct Rig {
 impl Rig {
     /// A broker with the default settings.
     pub(crate) async fn start() -> Self {
+        Self::start_on(1 << 30).await
+    }
+
+    /// A broker on a machine with this much memory.
+    pub(crate) async fn start_on(memory_bytes: u64) -> Self {
         let env = Env::current();
         let backend: Arc<dyn Backend> = Arc::new(ModelBackend::new(env.clone()));
         let metadata = MetadataStore::new(backend, env.clone());
@@ -35,7 +43,7 @@ impl Rig {
             flags: Vec::new(),
             environment: BTreeMap::new(),
             file: None,
-            machine: Machine { memory_bytes: 1 << 30 },
+            machine: Machine { memory_bytes },
         };
         let resolved = resolve(&inputs).expect("the defaults");
         let config = Arc::new(Config::from_resolved(&resolved).expect("the defaults"));
@@ -51,7 +59,12 @@ impl Rig {
 
     /// A new connection.
     pub(crate) fn connect(&self) -> Client {
-        let (ours, theirs) = tokio::io::duplex(1 << 20);
+        self.connect_buffered(1 << 20)
+    }
+
+    /// A new connection of which so much is under way at once.
+    pub(crate) fn connect_buffered(&self, bytes: usize) -> Client {
+        let (ours, theirs) = tokio::io::duplex(bytes);
         let (read, write) = tokio::io::split(theirs);
         let serving = connection::serve(self.broker.clone(), read, write, "127.0.0.1".into());
         self.env.spawn("connection", Lane::Foreground, serving);
@@ -65,6 +78,22 @@ impl Rig {
         self.broker.topics.refresh().await.expect("topics");
         self.broker.topics.by_name(name).expect("it is there").topic.id.0
     }
+}
+
+/// The values of a fetch's one partition, with their offsets.
+pub(crate) fn values(answer: &FetchResponse) -> Vec<(i64, String)> {
+    let records = answer.responses[0].partitions[0].records.clone().expect("never null");
+    let mut values = Vec::new();
+    for batch in kfs::batches(&records) {
+        let batch = batch.expect("whole batches");
+        batch.verify_crc().expect("the checksum is the client's own");
+        for record in batch.records(1 << 20).expect("records").iter() {
+            let record = record.expect("a record");
+            let value = String::from_utf8_lossy(record.value.expect("a value")).into_owned();
+            values.push((batch.header.base_offset + i64::from(record.offset_delta), value));
+        }
+    }
+    values
 }
 
 /// One connection.
@@ -117,6 +146,47 @@ impl Client {
             .unwrap_or_else(|error| panic!("{api:?} v{version}: {error:#}"));
         assert!(!body.has_remaining(), "{api:?} v{version}: bytes behind the answer");
         response
+    }
+
+    /// Sends a batch to partition 0 and gives what is answered for it.
+    pub(crate) async fn produce(
+        &mut self,
+        topic: &SampleTopic,
+        version: i16,
+        records: Bytes,
+    ) -> PartitionProduceResponse {
+        let request = topic.produce(version, records);
+        let ResponseKind::Produce(answer) = self.call(ApiKey::Produce, version, request).await
+        else {
+            panic!("another answer")
+        };
+        answer.responses[0].partition_responses[0].clone()
+    }
+
+    /// Sends a fetch and gives its answer.
+    pub(crate) async fn fetch(&mut self, version: i16, request: RequestKind) -> FetchResponse {
+        match self.call(ApiKey::Fetch, version, request).await {
+            ResponseKind::Fetch(answer) => answer,
+            _ => panic!("another answer"),
+        }
+    }
+
+    /// Sends a body that the message layer cannot write, under a flexible header, and gives the
+    /// answer's body.
+    pub(crate) async fn call_raw(&mut self, api: ApiKey, version: i16, body: &[u8]) -> Bytes {
+        let correlation = self.next_correlation;
+        self.next_correlation += 1;
+        let mut frame = BytesMut::new();
+        frame.put_i16(api as i16);
+        frame.put_i16(version);
+        frame.put_i32(correlation);
+        // No client id, no tagged fields.
+        frame.put_slice(&[0xff, 0xff, 0]);
+        frame.put_slice(body);
+        let length = i32::try_from(frame.len()).expect("a small frame");
+        self.stream.write_i32(length).await.expect("the broker reads");
+        self.stream.write_all(&frame).await.expect("the broker reads");
+        self.receive(api, version, correlation).await.expect("an answer")
     }
 
     /// True once the broker has closed the connection.

@@ -24,7 +24,7 @@ pub(crate) struct SampleTopic {
 }
 
 impl SampleTopic {
-    fn topic_name(&self) -> TopicName {
+    pub(crate) fn topic_name(&self) -> TopicName {
         TopicName(StrBytes::from_static_str(self.name))
     }
 

@@ -67,3 +67,25 @@ async fn what_was_used_least_recently_goes_first() {
         cache.get(key(1), || async { Err(floe_env::Error::unavailable("not cached")) }).await;
     assert!(gone.is_err());
 }
+
+/// What a reader holds counts although it went out of the cache, so that slow readers cannot make
+/// the broker larger.
+#[tokio::test]
+async fn what_answers_hold_makes_the_cache_smaller() {
+    let cache = BlockCache::new(Env::current(), 30);
+    let counted = |len: usize| {
+        let bytes = cache.memory().count(BytesMut::zeroed(len));
+        Arc::new(vec![Block { base_offset: 0, last_offset: 0, bytes }])
+    };
+    let held = counted(10)[0].bytes.slice(2..3);
+    for position in 1..=3 {
+        cache.insert(key(position), counted(10));
+    }
+    let stats = cache.stats();
+    assert_eq!((stats.bytes, stats.memory_bytes), (20, 30));
+    assert!(cache.peek(&key(1)).is_none() && cache.peek(&key(3)).is_some());
+    drop(held);
+    assert_eq!(cache.stats().memory_bytes, 20);
+    cache.insert(key(4), counted(10));
+    assert_eq!(cache.stats().bytes, 30);
+}

@@ -3,12 +3,12 @@ use floe_env::Env;
 
 const MIB: u64 = 1 << 20;
 
-fn rules(budget: Option<BudgetRules>) -> CutRules {
-    CutRules { segment_bytes: 8 * MIB, flush_interval: Duration::from_millis(250), budget }
+fn rules(pace: Pace) -> CutRules {
+    CutRules { segment_bytes: 8 * MIB, flush_interval: Duration::from_millis(250), pace }
 }
 
-fn shipped_budget() -> Option<BudgetRules> {
-    Some(BudgetRules { puts_per_second: 4, saved_seconds: 30 })
+fn shipped_budget() -> Pace {
+    Pace::Budgeted(BudgetRules { puts_per_second: 4, saved_seconds: 30 })
 }
 
 fn start() -> Instant {
@@ -32,14 +32,29 @@ async fn a_full_segment_is_cut_at_once_whatever_is_in_flight() {
 #[tokio::test(start_paused = true)]
 async fn a_lone_batch_with_nothing_in_flight_is_cut_at_once() {
     let now = start();
-    let policy = CutPolicy::new(rules(None), now);
-    assert_eq!(policy.decide(&open(100, now, 0), now), Decision::Cut(CutReason::Time));
+    for pace in [Pace::GroupCommit, shipped_budget()] {
+        let policy = CutPolicy::new(rules(pace), now);
+        assert_eq!(policy.decide(&open(100, now, 0), now), Decision::Cut(CutReason::Time));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_a_local_disk_a_group_waits_for_what_is_in_flight_but_no_longer_than_the_interval() {
+    let now = start();
+    let mut policy = CutPolicy::new(rules(Pace::GroupCommit), now);
+    policy.put_took(Duration::from_millis(2));
+    policy.cut(100, now);
+    let much_later = now + Duration::from_millis(249);
+    let latest = now + Duration::from_millis(250);
+    assert_eq!(policy.decide(&open(MIB, now, 1), much_later), Decision::WaitUntil(latest));
+    assert_eq!(policy.decide(&open(MIB, now, 0), much_later), Decision::Cut(CutReason::Time));
+    assert_eq!(policy.decide(&open(MIB, now, 1), latest), Decision::Cut(CutReason::Time));
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_uploads_in_flight_a_quarter_of_a_put_passes_between_cuts() {
     let now = start();
-    let mut policy = CutPolicy::new(rules(None), now);
+    let mut policy = CutPolicy::new(rules(shipped_budget()), now);
     policy.put_took(Duration::from_millis(100));
     policy.cut(100, now);
     let later = now + Duration::from_millis(25);
@@ -50,7 +65,7 @@ async fn with_uploads_in_flight_a_quarter_of_a_put_passes_between_cuts() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_put_delays_a_cut_by_the_flush_interval_at_most() {
     let now = start();
-    let mut policy = CutPolicy::new(rules(None), now);
+    let mut policy = CutPolicy::new(rules(shipped_budget()), now);
     policy.put_took(Duration::from_secs(10));
     policy.cut(100, now);
     let latest = now + Duration::from_millis(250);

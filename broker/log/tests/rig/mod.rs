@@ -7,7 +7,7 @@ use floe_env::simulated::{Node, SIMULATION_START_MS};
 use floe_env::{Env, Result, Shutdown, ShutdownTrigger, shutdown_signal};
 use floe_log::merge::MergeRound;
 use floe_log::{
-    AppendBatch, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules, Merger, NoObserver,
+    AppendBatch, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules, Merger, NoObserver, Pace,
 };
 use floe_metadata::brokers::BrokerAddress;
 use floe_metadata::rows::{Extent, Place};
@@ -22,10 +22,14 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// More than the grace of dead objects, ms.
 pub(crate) const PAST_THE_GRACE_MS: i64 = 3_600_001;
+
+/// The broker that caches nothing.
+pub(crate) const NO_CACHE_ID: i32 = 2;
 
 pub(crate) struct Rig {
     pub(crate) node: Node,
@@ -66,6 +70,13 @@ impl Rig {
     /// Another broker on the same stores.
     pub(crate) async fn start(&self, id: i32) -> Broker {
         start(&self.env, &self.store, &self.metadata, id).await
+    }
+
+    /// Ends the log and starts the same broker again on the same stores.
+    pub(crate) async fn restart(&mut self) {
+        self.broker.trigger.trigger();
+        self.broker.log.drained().await;
+        self.broker = self.start(1).await;
     }
 
     /// Moves the clock of everything here forward.
@@ -158,12 +169,12 @@ async fn start(env: &Env, store: &Arc<HookedStore>, metadata: &MetadataStore, id
         cut: CutRules {
             segment_bytes: 1 << 20,
             flush_interval: Duration::from_millis(50),
-            budget: None,
+            pace: Pace::GroupCommit,
         },
         uploads_max: 4,
         upload_timeout: Duration::from_secs(5),
         pending_bytes_max: 8 << 20,
-        cache_bytes: if id == 1 { 8 << 20 } else { 0 },
+        cache_bytes: if id == NO_CACHE_ID { 0 } else { 8 << 20 },
         decompressed_bytes_max: 1 << 20,
     };
     let (trigger, shutdown) = shutdown_signal();
@@ -230,17 +241,29 @@ pub(crate) fn young_ms() -> i64 {
 
 type Hook = futures::future::BoxFuture<'static, ()>;
 
-/// A memory store in which something may happen after an object was put.
+/// A memory store in which something may happen after an object was put, and reads may take time.
 #[derive(Default)]
 pub(crate) struct HookedStore {
     inner: MemoryStore,
     after_put: Mutex<Option<Hook>>,
+    read_takes: Mutex<Duration>,
+    reads: AtomicUsize,
 }
 
 impl HookedStore {
     /// This happens once, after the next put.
     pub(crate) fn after_next_put(&self, hook: Hook) {
         *self.after_put.lock() = Some(hook);
+    }
+
+    /// From now on each read of a range takes so long.
+    pub(crate) fn reads_take(&self, duration: Duration) {
+        *self.read_takes.lock() = duration;
+    }
+
+    /// Reads of ranges so far.
+    pub(crate) fn reads(&self) -> usize {
+        self.reads.load(Ordering::Relaxed)
     }
 }
 
@@ -256,6 +279,11 @@ impl ObjectStore for HookedStore {
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let takes = *self.read_takes.lock();
+        if !takes.is_zero() {
+            Env::current().sleep(takes).await;
+        }
         self.inner.get_range(key, range).await
     }
 

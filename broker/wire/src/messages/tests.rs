@@ -3,10 +3,14 @@
 use bytes::{Buf, Bytes};
 
 use super::api_versions_response::{FinalizedFeatureKey, SupportedFeatureKey};
+use super::delete_groups_response::DeletableGroupResult;
+use super::describe_log_dirs_response::DescribeLogDirsResult;
 use super::{
-    ApiKey, ApiVersionsResponse, Decodable, FetchResponse, HeartbeatResponse, ListOffsetsResponse,
-    MetadataResponse, OffsetCommitResponse, ResponseHeader, ResponseKind, StrBytes, VersionRange,
-    encode_api_versions, encode_response, encode_response_kind, unsupported_api_versions,
+    ApiKey, ApiVersionsResponse, Decodable, DeleteGroupsResponse, DescribeLogDirsResponse,
+    FetchResponse, HeartbeatResponse, ListOffsetsResponse, MetadataResponse, OffsetCommitResponse,
+    ResponseHeader, ResponseKind, StrBytes, VersionRange, encode_api_versions,
+    encode_delete_groups, encode_describe_log_dirs, encode_response, encode_response_kind,
+    unsupported_api_versions,
 };
 use crate::error::WireError;
 use crate::frame::Response;
@@ -51,6 +55,47 @@ fn newer_versions_than_the_message_layers_are_written() {
     let answer = OffsetCommitResponse::default().with_throttle_time_ms(4);
     let response = encode_response(ApiKey::OffsetCommit, 10, 2, &answer).expect("encodes");
     let back = OffsetCommitResponse::decode(&mut body(&response, 1, 2), 10).expect("decodes");
+    assert_eq!(back, answer);
+}
+
+/// Byte for byte as Kafka 4.4's own schema has it.
+#[test]
+fn delete_groups_3_has_a_null_message_for_each_group() {
+    let result = |group: &'static str, code| {
+        DeletableGroupResult::default()
+            .with_group_id(StrBytes::from_static_str(group).into())
+            .with_error_code(code)
+    };
+    let answer = DeleteGroupsResponse::default()
+        .with_throttle_time_ms(1)
+        .with_results(vec![result("a", 0), result("bc", 69)]);
+    let response = encode_delete_groups(3, 2, &answer).expect("encodes");
+    let expected =
+        [&[0, 0, 0, 1, 3][..], &[2, b'a', 0, 0, 0, 0], &[3, b'b', b'c', 0, 69, 0, 0], &[0]];
+    assert_eq!(body(&response, 1, 2), expected.concat());
+    let older = encode_delete_groups(2, 2, &answer).expect("encodes");
+    let back = DeleteGroupsResponse::decode(&mut body(&older, 1, 2), 2).expect("decodes");
+    assert_eq!(back, answer);
+}
+
+#[test]
+fn describe_log_dirs_5_says_that_nothing_is_cordoned() {
+    let dir = DescribeLogDirsResult::default()
+        .with_log_dir(StrBytes::from_static_str("d"))
+        .with_total_bytes(5)
+        .with_usable_bytes(-1);
+    let answer =
+        DescribeLogDirsResponse::default().with_error_code(-1).with_results(vec![dir; 200]);
+    let response = encode_describe_log_dirs(5, 2, &answer).expect("encodes");
+    let mut row = vec![0, 0, 2, b'd', 1];
+    row.extend(5_i64.to_be_bytes());
+    row.extend((-1_i64).to_be_bytes());
+    row.extend([0, 0]);
+    // 200 directories, for a length of two bytes.
+    let expected = [&[0, 0, 0, 0, 0xff, 0xff, 0xc9, 1][..], &row.repeat(200), &[0]].concat();
+    assert_eq!(body(&response, 1, 2), expected);
+    let older = encode_describe_log_dirs(4, 2, &answer).expect("encodes");
+    let back = DescribeLogDirsResponse::decode(&mut body(&older, 1, 2), 4).expect("decodes");
     assert_eq!(back, answer);
 }
 

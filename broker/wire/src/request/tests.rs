@@ -6,13 +6,13 @@ use proptest::prelude::*;
 use super::{ParsedRequest, Registry, Request, decodable_versions, decode};
 use crate::error::{CheckError, WireError};
 use crate::messages::{
-    ApiKey, ApiVersionsRequest, Encodable, MetadataRequest, RequestKind, StrBytes,
+    ApiKey, ApiVersionsRequest, Encodable, IntendedBroker, MetadataRequest, RequestKind, StrBytes,
 };
 
 fn registry() -> Registry {
     Registry::new()
         .serve(ApiKey::Metadata, 0..=13)
-        .serve(ApiKey::ApiVersions, 0..=4)
+        .serve(ApiKey::ApiVersions, 0..=5)
         .serve(ApiKey::Produce, 3..=13)
         .advertise_from(ApiKey::Produce, 0)
         .serve(ApiKey::Fetch, 4..=18)
@@ -78,7 +78,7 @@ fn unknown_apis_and_versions_close_the_connection() {
 
 #[test]
 fn unknown_versions_of_api_versions_are_answered_whatever_the_body() {
-    for version in [5, 99, i16::MAX, -1] {
+    for version in [6, 99, i16::MAX, -1] {
         let parsed = decode(frame(18, version, true, &[0xff; 9]), &registry()).expect("answered");
         let ParsedRequest::UnsupportedApiVersions(header) = parsed else { panic!("{parsed:?}") };
         assert_eq!((header.correlation_id, header.api_version), (77, version));
@@ -170,11 +170,27 @@ fn offset_fetch_10_names_topics_by_id() {
 }
 
 #[test]
+fn api_versions_5_names_the_broker_that_is_meant() {
+    let named = [&[2, b'n', 2, b'v', 3, b'c', b'1'][..], &[0, 0, 0, 7], &[0]].concat();
+    let named = request(frame(18, 5, true, &named));
+    let RequestKind::ApiVersions(body) = named.body else { panic!("not ApiVersions") };
+    assert_eq!((&*body.client_software_name, &*body.client_software_version), ("n", "v"));
+    assert_eq!(named.intended.cluster_id.as_deref(), Some("c1"));
+    assert_eq!(named.intended.node_id, Some(7));
+    let anyone = [&[2, b'n', 2, b'v', 0][..], &[0xff; 4], &[0]].concat();
+    assert_eq!(request(frame(18, 5, true, &anyone)).intended, IntendedBroker::default());
+    // An empty text is not null.
+    let empty = [&[2, b'n', 2, b'v', 1][..], &[0xff; 4], &[0]].concat();
+    let empty = request(frame(18, 5, true, &empty)).intended;
+    assert_eq!((empty.cluster_id.as_deref(), empty.node_id), (Some(""), None));
+}
+
+#[test]
 fn the_registry_answers_api_versions() {
     let listed = registry().api_versions();
     let ranges: Vec<_> =
         listed.iter().map(|api| (api.api_key, api.min_version, api.max_version)).collect();
-    assert_eq!(ranges, [(0, 0, 13), (1, 4, 18), (3, 0, 13), (8, 2, 10), (9, 1, 10), (18, 0, 4)]);
+    assert_eq!(ranges, [(0, 0, 13), (1, 4, 18), (3, 0, 13), (8, 2, 10), (9, 1, 10), (18, 0, 5)]);
     assert_eq!(registry().versions(0).map(|range| range.min), Some(3));
     assert_eq!(decodable_versions(ApiKey::ListOffsets), Some((1, 11)));
     assert_eq!(decodable_versions(ApiKey::Vote), None);

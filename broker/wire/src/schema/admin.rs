@@ -22,9 +22,11 @@ static METADATA: Layout = Layout::new(3, (0, 13), 9, &[
 ]);
 
 /// ApiVersions.
-static API_VERSIONS: Layout = Layout::new(18, (0, 4), 3, &[
+static API_VERSIONS: Layout = Layout::new(18, (0, 5), 3, &[
     f("client_software_name", TEXT).since(3),
     f("client_software_version", TEXT).since(3),
+    f("cluster_id", TEXT).since(5).null(),
+    f("node_id", I32).since(5),
 ]);
 
 /// CreateTopics.
@@ -68,7 +70,7 @@ static ALTER_REPLICA_LOG_DIRS: Layout = Layout::new(34, (1, 2), 2, &[
 ]);
 
 /// DescribeLogDirs.
-static DESCRIBE_LOG_DIRS: Layout = Layout::new(35, (1, 4), 2, &[
+static DESCRIBE_LOG_DIRS: Layout = Layout::new(35, (1, 5), 2, &[
     f("topics", rows(&[
         f("topic", TEXT),
         f("partitions", list(&I32)),

@@ -116,7 +116,7 @@ static LIST_GROUPS: Layout = Layout::new(16, (0, 5), 3, &[
 ]);
 
 /// DeleteGroups.
-static DELETE_GROUPS: Layout = Layout::new(42, (0, 2), 2, &[
+static DELETE_GROUPS: Layout = Layout::new(42, (0, 3), 2, &[
     f("groups_names", list(&TEXT)),
 ]);
 

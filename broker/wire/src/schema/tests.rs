@@ -57,7 +57,9 @@ fn api(layout: &Layout) -> ApiKey {
 fn their_version(api: ApiKey, version: i16) -> Option<i16> {
     match (api, version) {
         (ApiKey::ListOffsets, 11) => Some(10),
-        (ApiKey::OffsetCommit | ApiKey::OffsetFetch, 10) => None,
+        (ApiKey::DeleteGroups, 3) => Some(2),
+        (ApiKey::DescribeLogDirs, 5) => Some(4),
+        (ApiKey::OffsetCommit | ApiKey::OffsetFetch, 10) | (ApiKey::ApiVersions, 5) => None,
         _ => Some(version),
     }
 }
@@ -147,7 +149,7 @@ fn decode(layout: &Layout, version: i16, body: &Bytes, checked: Checked) -> Opti
     let mut rest = body.clone();
     let (decoded, allocated) = allocated_by(|| decode_request(api, version, &mut rest));
     match decoded {
-        Ok(request) => {
+        Ok((request, _)) => {
             assert_eq!(body.len() - rest.len(), checked.body_bytes, "{api:?} v{version}");
             let charged = checked.memory_bytes;
             assert!(allocated <= charged, "{api:?} v{version}: {allocated} > {charged}");
@@ -175,7 +177,10 @@ fn layouts_cover_the_stable_versions_of_the_message_layer() {
             // Unstable: counted there, but the structures lack it.
             ApiKey::InitProducerId => theirs.max - 1,
             // Newer than the message layer.
-            ApiKey::ListOffsets => theirs.max + 1,
+            ApiKey::ListOffsets
+            | ApiKey::ApiVersions
+            | ApiKey::DeleteGroups
+            | ApiKey::DescribeLogDirs => theirs.max + 1,
             _ => theirs.max,
         };
         assert_eq!(max, expected, "{api:?}");

@@ -1,0 +1,68 @@
+//! A lagging reader's extents are loaded side by side and ahead, each once.
+
+mod rig;
+
+use floe_env::Env;
+use floe_log::FetchFrom;
+use rig::{Rig, fetch, young_ms};
+use std::time::Duration;
+
+const SEGMENTS: usize = 20;
+const READ: Duration = Duration::from_millis(100);
+
+/// Twenty segments of both partitions, and a broker that has not seen them.
+async fn cold() -> (Rig, rig::Broker) {
+    let rig = Rig::new().await;
+    for at in 0..SEGMENTS {
+        let value = format!("value {at}");
+        let batch = |index| rig::batch(rig.partition(index), young_ms(), &[value.as_str()]);
+        rig.append_all(vec![batch(0), batch(1)]).await;
+    }
+    let reader = rig.start(3).await;
+    rig.store.reads_take(READ);
+    (rig, reader)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_of_many_cold_extents_takes_the_time_of_one_read_and_reads_each_once() {
+    let (rig, reader) = cold().await;
+    let began = Env::current().monotonic();
+    let records = fetch(&reader.log, rig.partition(0), 0, 1 << 20).await;
+    assert_eq!(records.len(), SEGMENTS);
+    assert!(Env::current().monotonic() - began < READ * 2, "one after the other");
+    assert_eq!(rig.store.reads(), SEGMENTS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_behind_a_fetch_is_loaded_while_its_client_is_busy() {
+    let (rig, reader) = cold().await;
+    let extent_bytes = rig.extents(rig.partition(0)).await[0].bytes() as usize;
+    let first = fetch(&reader.log, rig.partition(0), 0, extent_bytes).await;
+    assert_eq!(first.len(), 1);
+    Env::current().sleep(READ * 2).await;
+    let began = Env::current().monotonic();
+    let second = fetch(&reader.log, rig.partition(0), 1, extent_bytes).await;
+    assert_eq!(second[0].0, 1);
+    assert!(Env::current().monotonic() - began < READ, "it was there already");
+    assert!(rig.store.reads() < SEGMENTS, "and not everything behind it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_that_are_announced_together_are_loaded_side_by_side() {
+    let (rig, reader) = cold().await;
+    for index in [0, 1] {
+        // Extents are remembered from here on.
+        fetch(&reader.log, rig.partition(index), 0, 1).await;
+    }
+    let began = Env::current().monotonic();
+    for index in [0, 1] {
+        let partition = rig.partition(index);
+        let from = FetchFrom { partition, offset: 4, bytes_max: 1 << 20, committed_only: false };
+        reader.log.read_ahead(&from);
+    }
+    for index in [0, 1] {
+        let records = fetch(&reader.log, rig.partition(index), 4, 1 << 20).await;
+        assert_eq!(records.len(), SEGMENTS - 4);
+    }
+    assert!(Env::current().monotonic() - began < READ * 2, "one partition after the other");
+}

@@ -22,7 +22,8 @@ const SEGMENTS: &str = "SELECT f.object, o.key, f.extents
     FROM fresh_segments f JOIN objects o ON o.id = f.object
     WHERE f.object > $1 AND f.object <> ALL ($2) ORDER BY f.object LIMIT $3";
 const OLDEST: &str = "SELECT f.object, f.extents FROM fresh_segments f, (
-        SELECT min(f.object) AS object, count(*) AS segments, sum(o.fresh_extents)::bigint AS extents
+        SELECT min(f.object) AS object, count(*) AS segments,
+            sum(o.fresh_extents)::bigint AS extents
         FROM fresh_segments f JOIN objects o ON o.id = f.object
     ) counted
     WHERE f.object = counted.object AND (counted.segments > $1 OR counted.extents > $2)";

@@ -1,5 +1,5 @@
-//! Partitions and their extents. A read is one statement, which sees one moment of the partition and
-//! its extents with rows; the fresh ones are found then.
+//! Partitions and their extents. A read is one statement, which sees one moment of the partition
+//! and its extents with rows; the fresh ones are found then.
 
 use super::connection::{Connection, Parameters, query};
 use super::error::PgResult;

@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 
 from suite import HERE, PASS, ROOT
 
@@ -104,6 +105,15 @@ def run_suite(suite, only):
     return not judged.wrong
 
 
+def try_suite(name, only):
+    """run_suite, where what goes wrong with one suite does not keep the others from running."""
+    try:
+        return run_suite(load(name), only)
+    except Exception:
+        traceback.print_exc()
+        return False
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
@@ -112,7 +122,7 @@ def main():
     unknown = [name for name in arguments.suites if name not in SUITES]
     if unknown:
         parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(SUITES)}")
-    good = {name: run_suite(load(name), arguments.only) for name in arguments.suites or SUITES}
+    good = {name: try_suite(name, arguments.only) for name in arguments.suites or SUITES}
     bad = [name for name, fine in good.items() if not fine]
     print(f"\n{len(good) - len(bad)} passed, {len(bad)} failed{': ' if bad else ''}{', '.join(bad)}")
     return 1 if bad else 0

@@ -74,8 +74,8 @@ pub(super) async fn load(
     Ok(load_result(&bridge, &table, behind)?)
 }
 
-/// Spark reads `kafka.orders.snapshots` as a table of that name first, and looks for the snapshots of
-/// `kafka.orders` only where the answer is that there is no such *table*.
+/// Spark reads `kafka.orders.snapshots` as a table of that name first, and looks for the snapshots
+/// of `kafka.orders` only where the answer is that there is no such *table*.
 fn check_namespace(bridge: &Bridge, namespace: &str, table: &str) -> Result<(), Refusal> {
     namespaces::check(bridge, namespace).map_err(|_| Refusal::no_such_table(namespace, table))
 }

@@ -1,6 +1,7 @@
 """Runs suites against floe, each on a broker of its own; conformance/run builds and says how it is used.
 
     main.py [SUITE...] [--only TEST]...     all suites by default; --only runs single tests and keeps no results
+    main.py [SUITE...] --again              runs what the kept results say was wrong once more, and notes what passes now
 
 Exits with 1 where a suite's verdict is not clean. A test that fails unexpectedly is run once more, alone: a loaded machine is
 no fault of the broker, and the results say which needed it.
@@ -14,8 +15,9 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 
-from suite import HERE, PASS, ROOT
+from suite import HERE, PASS, ROOT, Test
 
 sys.path.insert(0, str(ROOT / "e2e"))
 
@@ -76,7 +78,17 @@ def run_tests(suite, allowed, folder, only):
     return [second[test.name] if test.name in again else test for test in tests], again
 
 
-def run_suite(suite, only):
+def run_again(suite, allowed, folder):
+    """(tests, names that passed later than at first) of the kept results, with the wrong ones run once more."""
+    kept = results.read_all()[suite.name]
+    tests = [Test(name, *outcome) for name, outcome in kept["each"].items()]
+    wrong = [test.name for test in verdict.unexpected(tests, allowed)]
+    second = {test.name: test for test in run_once(suite, folder, wrong)} if wrong else {}
+    again = [name for name in wrong if name in second and second[name].outcome == PASS]
+    return [second[test.name] if test.name in again else test for test in tests], [*kept["second_try"], *again]
+
+
+def run_suite(suite, only, is_again):
     """Runs one suite and writes its results; returns whether all is as it should be."""
     print(f"\n== {suite.name}: {suite.what}", flush=True)
     lacking = missing(suite)
@@ -87,8 +99,10 @@ def run_suite(suite, only):
     suite.prepare()
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"floe-{suite.name}-", dir=memory()))
     began, cpu = time.monotonic(), children_cpu_seconds()
-    tests, again = run_tests(suite, allowed, folder, only)
+    tests, again = run_again(suite, allowed, folder) if is_again else run_tests(suite, allowed, folder, only)
     costs = {"wall_seconds": time.monotonic() - began, "cpu_seconds": children_cpu_seconds() - cpu}
+    if is_again:
+        costs = {name: results.read_all()[suite.name][name] + seconds for name, seconds in costs.items()}
     judged = verdict.judge(tests, allowed, whole=not only)
     if not only:
         build = pathlib.Path(os.environ["FLOE_BIN"]).parent.name
@@ -104,15 +118,25 @@ def run_suite(suite, only):
     return not judged.wrong
 
 
+def try_suite(name, only, is_again):
+    """run_suite, where what goes wrong with one suite does not keep the others from running."""
+    try:
+        return run_suite(load(name), only, is_again)
+    except Exception:
+        traceback.print_exc()
+        return False
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
     parser.add_argument("--only", action="append", default=[], metavar="TEST")
+    parser.add_argument("--again", action="store_true")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.suites if name not in SUITES]
     if unknown:
         parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(SUITES)}")
-    good = {name: run_suite(load(name), arguments.only) for name in arguments.suites or SUITES}
+    good = {name: try_suite(name, arguments.only, arguments.again) for name in arguments.suites or SUITES}
     bad = [name for name, fine in good.items() if not fine]
     print(f"\n{len(good) - len(bad)} passed, {len(bad)} failed{': ' if bad else ''}{', '.join(bad)}")
     return 1 if bad else 0

@@ -10,7 +10,7 @@ from suite import Suite
 
 VERSION = "v1.61.1"
 MODULE = "github.com/IBM/sarama"
-LIMIT_SECONDS = 300
+LIMIT_SECONDS = 120
 # All of them use the same topics, and make them anew.
 JOBS = 1
 # The newest version that the tests are told to expect.

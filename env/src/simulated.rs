@@ -1,7 +1,8 @@
 //! The simulated host: one node of a simulation on a single-threaded runtime with paused time. Its
 //! clock is tokio's plus an offset, its randomness comes from the run's seed, blocking work runs
 //! inline, and at each poll of one of its tasks the seed may kill it: all its tasks are dropped,
-//! and whatever asks [`Node::is_alive`] (its store handles) goes dead.
+//! and whatever asks [`Node::is_alive`] (its store handles) goes dead. A node may also be paused, as
+//! a process that is stopped and goes on later without knowing.
 
 use crate::host::{BlockingJob, Host, Lane};
 use futures::future::BoxFuture;
@@ -10,7 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -27,6 +28,9 @@ struct NodeState {
     random: Mutex<fastrand::Rng>,
     alive: AtomicBool,
     killed: Notify,
+    /// The tasks that wait for the end of a pause; none outside of one.
+    paused: Mutex<Option<Vec<Waker>>>,
+    pause_began: Notify,
     /// The chance of a kill at one poll, per 2^32.
     kill_chance: AtomicU64,
     polls: AtomicU64,
@@ -43,6 +47,8 @@ impl Node {
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             alive: AtomicBool::new(true),
             killed: Notify::new(),
+            paused: Mutex::new(None),
+            pause_began: Notify::new(),
             kill_chance: AtomicU64::new(0),
             polls: AtomicU64::new(0),
             tasks: Mutex::new(Vec::new()),
@@ -86,6 +92,39 @@ impl Node {
         let notified = self.0.killed.notified();
         if self.is_alive() {
             notified.await;
+        }
+    }
+
+    /// Stops all tasks where they are, until [`Node::resume`]. Time goes on meanwhile, and what the
+    /// node has asked others for is done.
+    pub fn pause(&self) {
+        self.0.paused.lock().get_or_insert_default();
+        self.0.pause_began.notify_waiters();
+    }
+
+    /// Lets the tasks go on.
+    pub fn resume(&self) {
+        let held = self.0.paused.lock().take();
+        held.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Waits until the node is paused.
+    pub async fn paused(&self) {
+        let notified = self.0.pause_began.notified();
+        if self.0.paused.lock().is_none() {
+            notified.await;
+        }
+    }
+
+    /// True if the node is paused; the task is then woken at the pause's end.
+    fn holds(&self, context: &Context<'_>) -> bool {
+        let mut paused = self.0.paused.lock();
+        match paused.as_mut() {
+            Some(held) => {
+                held.push(context.waker().clone());
+                true
+            }
+            None => false,
         }
     }
 
@@ -151,6 +190,9 @@ impl Future for NodeTask {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.node.is_alive() && self.node.holds(context) {
+            return Poll::Pending;
+        }
         if !self.node.survives_poll() {
             self.future = None;
         }

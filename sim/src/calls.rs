@@ -61,9 +61,22 @@ pub struct Weather {
     pub latency_ms: u64,
 }
 
-/// A kill that waits for its moment.
+/// How a life ends at a moment that was chosen for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndBy {
+    /// Its process is killed.
+    Kill,
+    /// Its process is paused, so that it goes on when a successor has taken its place.
+    Pause,
+}
+
+/// An end that waits for its moment.
 #[derive(Clone, Copy, Debug)]
-pub struct KillAt {
+pub struct EndAt {
+    /// What happens then.
+    pub by: EndBy,
+    /// Whose.
+    pub life: u32,
     /// The kind of call.
     pub kind: &'static str,
     /// The phase of it.
@@ -88,7 +101,7 @@ struct CallsState {
 struct Book {
     next: u64,
     in_flight: BTreeMap<u64, (u32, &'static str, Phase)>,
-    kill_at: Option<KillAt>,
+    end_at: Option<EndAt>,
     deaths: Deaths,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -125,9 +138,9 @@ impl Calls {
         self.0.calm.store(true, Ordering::Relaxed);
     }
 
-    /// Kills the node that comes to this moment.
-    pub fn kill_at(&self, moment: Option<KillAt>) {
-        self.0.book.lock().kill_at = moment;
+    /// Ends the life that comes to this moment.
+    pub fn end_at(&self, moment: Option<EndAt>) {
+        self.0.book.lock().end_at = moment;
     }
 
     /// Notes that a life has just ended by a kill: what was it doing?
@@ -175,7 +188,7 @@ impl Calls {
 
     /// Uploads that are never answered, per mille: more where a node is to die of what follows.
     fn silent(&self) -> u64 {
-        let hunted = self.0.book.lock().kill_at.map(|kill| kill.kind);
+        let hunted = self.0.book.lock().end_at.map(|end| end.kind);
         let follows = hunted.is_some_and(|kind| ["abandon_segment", "delete"].contains(&kind));
         if follows { SILENT_IN_HUNT } else { self.0.weather.silent }
     }
@@ -192,17 +205,22 @@ impl Calls {
     fn enter(&self, id: u64, link: &Link, kind: &'static str, phase: Phase) {
         let mut book = self.0.book.lock();
         book.in_flight.insert(id, (link.life, kind, phase));
-        let Some(kill) = &mut book.kill_at else { return };
-        if !link.node.is_alive() || kill.kind != kind || kill.phase != phase {
+        let Some(end) = &mut book.end_at else { return };
+        let is_it = (end.life, end.kind, end.phase) == (link.life, kind, phase);
+        if !link.node.is_alive() || !is_it {
             return;
         }
-        if kill.after > 0 {
-            kill.after -= 1;
+        if end.after > 0 {
+            end.after -= 1;
             return;
         }
-        book.kill_at = None;
+        let by = end.by;
+        book.end_at = None;
         drop(book);
-        link.node.kill();
+        match by {
+            EndBy::Kill => link.node.kill(),
+            EndBy::Pause => link.node.pause(),
+        }
     }
 
     fn leave(&self, id: u64) {
@@ -221,6 +239,11 @@ fn late(env: &Env) -> Duration {
 }
 
 impl Link {
+    /// The world's own environment.
+    pub fn env(&self) -> &Env {
+        &self.calls.0.env
+    }
+
     /// Makes a call. `what` is for the trace; `work` is what the store does.
     pub async fn call<T: Send + 'static>(
         &self,

@@ -6,6 +6,8 @@ use floe_wire::messages::{
 };
 use floe_wire::{FRAME_BYTES_MAX, FrameReader, FrameWriter, Response};
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf};
 
 /// The connection has ended, or makes no sense any more.
@@ -28,18 +30,26 @@ pub struct Connection {
     writer: FrameWriter<WriteHalf<DuplexStream>>,
     next_correlation: i32,
     next_answer: i32,
+    is_replaced: Arc<AtomicBool>,
 }
 
 impl Connection {
-    /// Speaks over one end of a pipe.
-    pub fn new(stream: DuplexStream) -> Self {
+    /// Speaks over one end of a pipe. `is_replaced` tells whether another broker has taken the
+    /// place of the one at its other end.
+    pub fn new(stream: DuplexStream, is_replaced: Arc<AtomicBool>) -> Self {
         let (read, write) = tokio::io::split(stream);
         Self {
             reader: FrameReader::new(read, FRAME_BYTES_MAX),
             writer: FrameWriter::new(write),
             next_correlation: 0,
             next_answer: 0,
+            is_replaced,
         }
+    }
+
+    /// True if the broker at its other end has been replaced, which it may not know.
+    pub fn is_stale(&self) -> bool {
+        self.is_replaced.load(Ordering::Relaxed)
     }
 
     /// Sends a request; several may be on their way.

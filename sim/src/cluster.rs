@@ -1,58 +1,68 @@
 //! The broker as a process of the simulation: it starts, lives for a while, is killed at some poll
-//! or at some moment of a store call, or shuts down in order; then a successor starts on the same
-//! stores. Clients reach whichever life listens now.
+//! or at some moment of a store call, loses its power, shuts down in order, or is paused; then a
+//! successor starts on the same stores. A paused one wakes up some time later and goes on, not
+//! knowing that it has been replaced. Clients reach whichever life listens now, and at times the
+//! one that was replaced.
 
-use crate::calls::{Calls, KillAt, Link, Phase};
+use crate::audit::Audit;
+use crate::calls::{Calls, EndAt, EndBy, Link, Phase};
 use crate::client::Connection;
 use crate::dice::{below, between_ms, chance, pick};
-use crate::fault_metadata::{FaultMetadata, MetadataServer};
-use crate::fault_store::FaultStore;
+use crate::life::{Living, start_life};
 use crate::model::Model;
 use crate::planted::{Numbers, Plant};
 use crate::trace::Trace;
-use floe::broker::{Broker, Identity, Stores};
 use floe::config::Config;
-use floe::connection;
-use floe::metrics::Metrics;
-use floe::node::agree_on_cluster;
+use floe::node::JobRules;
 use floe_env::simulated::Node;
-use floe_env::{Env, Error, Instant, Lane, Result, Shutdown, shutdown_signal};
-use floe_metadata::MetadataStore;
-use floe_store::{MemoryStore, ObjectStore, RetryPolicy, Retrying};
+use floe_env::{Env, Instant, Lane, Shutdown, Task, shutdown_signal};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bytes that a connection holds in each direction.
-const PIPE_BYTES: usize = 64 << 10;
 /// A broker that was told to stop must have stopped after this time.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
 /// Without faults a broker must be up after this time.
 const START_MAX: Duration = Duration::from_secs(120);
 /// The clock jumps this far at most, ms.
 const CLOCK_JUMP_MS: u64 = 7_200_000;
+/// Steps of the file system before the power goes, at most.
+const STEPS_MAX: u64 = 600;
+
+const PHASES: [Phase; 3] = [Phase::Before, Phase::In, Phase::After];
 
 /// Kinds of calls during which a node must have died at least once over all seeds, each before, in
 /// and after the call: those that a broker cannot do without. With about how many of them a life
 /// makes, so that the moment to die at comes.
 pub const DEADLY_KINDS: &[(&str, u64)] = &[
     ("put", 20),
+    ("put_merged", 2),
+    ("put_table", 6),
     ("get", 1),
     ("get_range", 10),
+    ("list", 2),
     ("delete", 1),
     ("commit_segments", 20),
     ("abandon_segment", 1),
+    ("forget_outcomes", 1),
     ("partition_states", 6),
+    ("advance_log_start", 1),
     ("extents", 4),
+    ("replace_extents", 2),
+    ("dead_objects", 2),
+    ("known_objects", 1),
+    ("forget_objects", 1),
     ("get_facts", 6),
     ("scan", 1),
     ("change", 2),
+    ("change_table", 2),
     ("now_ms", 1),
 ];
 
 /// What all lives share; clones are the same cluster.
 #[derive(Clone)]
-pub struct Cluster(Arc<State>);
+pub struct Cluster(pub(crate) Arc<State>);
 
 /// What a cluster is made of.
 pub struct Parts {
@@ -64,30 +74,29 @@ pub struct Parts {
     pub calls: Calls,
     /// The checks.
     pub model: Model,
-    /// The metadata store.
-    pub metadata: Arc<MetadataServer>,
+    /// Both stores, and who looks at them.
+    pub audit: Audit,
     /// The broker's settings.
     pub config: Arc<Config>,
+    /// The rules of its jobs.
+    pub rules: JobRules,
     /// Whether the object store counts as remote.
     pub is_remote: bool,
     /// A planted bug.
     pub plant: Plant,
+    /// The first moment to die at, of all that there are; each life that dies at one takes the next.
+    pub first_moment: u64,
 }
 
-struct State {
-    parts: Parts,
-    objects: MemoryStore,
-    numbers: Numbers,
-    listening: Mutex<Option<Listening>>,
+pub(crate) struct State {
+    pub(crate) parts: Parts,
+    pub(crate) numbers: Numbers,
+    listening: Mutex<Option<Living>>,
+    /// Replaced ones that still run.
+    zombies: Mutex<Vec<Living>>,
+    zombie_tasks: Mutex<Vec<Task<()>>>,
     tally: Mutex<Tally>,
-}
-
-/// The life that clients reach.
-#[derive(Clone)]
-struct Listening {
-    broker: Arc<Broker>,
-    env: Env,
-    node: Node,
+    next_moment: AtomicU64,
 }
 
 /// How lives began and ended.
@@ -99,16 +108,38 @@ pub struct Tally {
     pub failed_starts: u32,
     /// Kills.
     pub kills: u32,
+    /// Kills with a power cut.
+    pub power_cuts: u32,
     /// Shutdowns in order.
     pub shutdowns: u32,
+    /// Pauses during which a successor started.
+    pub pauses: u32,
+    /// Paused ones that learnt that they had been replaced.
+    pub fenced: u32,
+}
+
+impl Tally {
+    /// Adds what another run counted.
+    pub fn add(&mut self, other: &Self) {
+        self.starts += other.starts;
+        self.failed_starts += other.failed_starts;
+        self.kills += other.kills;
+        self.power_cuts += other.power_cuts;
+        self.shutdowns += other.shutdowns;
+        self.pauses += other.pauses;
+        self.fenced += other.fenced;
+    }
 }
 
 impl Cluster {
     /// A cluster of which nothing runs yet.
     pub fn new(parts: Parts) -> Self {
-        let (objects, numbers) = (MemoryStore::new(), Numbers::default());
-        let (listening, tally) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(State { parts, objects, numbers, listening, tally }))
+        let numbers = Numbers::default();
+        let (listening, zombies) = (Mutex::default(), Mutex::default());
+        let (zombie_tasks, tally) = (Mutex::default(), Mutex::default());
+        let next_moment = AtomicU64::new(parts.first_moment);
+        let state = State { parts, numbers, listening, zombies, zombie_tasks, tally, next_moment };
+        Self(Arc::new(state))
     }
 
     /// How lives began and ended so far.
@@ -116,19 +147,23 @@ impl Cluster {
         *self.0.tally.lock()
     }
 
-    /// The objects, as they are at the store.
-    pub fn objects(&self) -> &MemoryStore {
-        &self.0.objects
-    }
-
     /// A connection to the broker, if one listens.
     pub fn connect(&self) -> Option<Connection> {
-        let listening = self.0.listening.lock().clone()?;
-        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-        let (read, write) = tokio::io::split(theirs);
-        let serving = connection::serve(listening.broker.clone(), read, write, "client".into());
-        listening.env.spawn("connection", Lane::Foreground, serving);
-        Some(Connection::new(ours))
+        let living = self.0.listening.lock().clone()?;
+        Some(living.connect())
+    }
+
+    /// A connection to a broker that has been replaced, if there is one.
+    pub fn connect_to_zombie(&self) -> Option<Connection> {
+        let zombie = self.0.zombies.lock().last().cloned()?;
+        zombie.node.is_alive().then(|| zombie.connect())
+    }
+
+    /// The life that listens, or at times one that has been replaced.
+    pub fn some_life(&self, by: &Env) -> Option<Living> {
+        let zombie = self.0.zombies.lock().last().cloned();
+        let zombie = zombie.filter(|zombie| zombie.node.is_alive() && chance(by, 200));
+        zombie.or_else(|| self.0.listening.lock().clone())
     }
 
     /// Sets the clock of the life that listens to some other time.
@@ -141,12 +176,14 @@ impl Cluster {
         }
     }
 
-    /// One life after the other until `until`; the last one is over when this returns.
+    /// One life after the other until `until`; the last one is over when this returns, but for
+    /// those that were replaced.
     pub async fn live_until(&self, until: Instant) {
         let env = self.0.parts.env.clone();
         while env.monotonic() < until {
             self.live().await;
-            self.0.parts.calls.kill_at(None);
+            self.0.parts.calls.end_at(None);
+            self.power_in(None);
             env.sleep(between_ms(&env, 50, 2500)).await;
         }
     }
@@ -156,7 +193,7 @@ impl Cluster {
         let env = &self.0.parts.env;
         let deadline = env.monotonic() + START_MAX;
         loop {
-            let Some((node, _running)) = self.start(false).await else {
+            let Some(living) = self.start(false).await else {
                 if env.monotonic() > deadline {
                     self.violation("stuck: no start succeeds although nothing fails");
                     return;
@@ -166,65 +203,136 @@ impl Cluster {
             };
             stop.wait().await;
             self.0.listening.lock().take();
-            node.kill();
+            living.node.kill();
             return;
+        }
+    }
+
+    /// Waits until every life that was replaced is over.
+    pub async fn zombies_end(&self) {
+        let tasks = std::mem::take(&mut *self.0.zombie_tasks.lock());
+        for task in tasks {
+            // One that panicked is over as well.
+            let _ = task.await;
         }
     }
 
     async fn live(&self) {
         let parts = &self.0.parts;
         let env = &parts.env;
-        let Some((node, trigger)) = self.start(true).await else { return };
-        let lifetime = between_ms(env, 1500, 15_000);
-        let listening = self.0.listening.lock().clone();
-        let Some(Listening { broker, .. }) = listening else { return };
+        let Some(living) = self.start(true).await else { return };
+        let lifetime = between_ms(env, 2500, 15_000);
         tokio::select! {
             biased;
-            () = node.dead() => return self.died("killed"),
-            () = broker.log.fenced() => self.violation("a broker without a successor was fenced"),
+            () = living.node.dead() => return self.died(&living, "killed"),
+            () = living.node.paused() => return self.replace(living),
+            () = living.broker.log.fenced() => {
+                self.violation("a broker without a successor was fenced");
+            }
             () = env.sleep(lifetime) => {}
         }
-        if chance(env, 700) {
-            node.kill();
-            return self.died("killed at the end of its time");
+        match below(env, 10) {
+            0..5 => {
+                living.node.kill();
+                return self.died(&living, "killed at the end of its time");
+            }
+            5..7 => {
+                living.node.pause();
+                return self.replace(living);
+            }
+            _ => {}
         }
         self.0.listening.lock().take();
         self.note("shuts down");
-        trigger.trigger();
-        let task = broker.clone();
-        let draining = Env::simulated(node.clone()).spawn("drain", Lane::Foreground, async move {
-            task.drained().await;
-        });
-        drop(broker);
+        if !self.shut_down(&living).await {
+            return self.died(&living, "killed in its shutdown");
+        }
+        self.0.tally.lock().shutdowns += 1;
+        self.note("shut down");
+    }
+
+    /// Shuts a life down in order; false if it died meanwhile.
+    async fn shut_down(&self, living: &Living) -> bool {
+        let env = &self.0.parts.env;
+        let ending = living.end();
         tokio::select! {
             biased;
-            () = node.dead() => return self.died("killed in its shutdown"),
-            drained = env.timeout(DRAIN_MAX, draining) => {
+            () = living.node.dead() => return false,
+            // Whatever it was about to do at a chosen moment, it must come to its end.
+            () = living.node.paused() => {}
+            drained = env.timeout(DRAIN_MAX, ending) => {
                 if drained.is_none() {
                     self.violation("stuck: a broker does not end after its shutdown");
                 }
             }
         }
-        node.kill();
-        self.0.tally.lock().shutdowns += 1;
-        self.note("shut down");
+        living.node.kill();
+        true
     }
 
-    fn died(&self, how: &str) {
-        let life = {
-            let mut tally = self.0.tally.lock();
-            tally.kills += 1;
-            tally.starts
-        };
+    /// A life is paused, and its place is free. It wakes up some time later, goes on, and ends when
+    /// it learns that it has been replaced, or when its time is over.
+    fn replace(&self, living: Living) {
+        self.0.tally.lock().pauses += 1;
         self.0.listening.lock().take();
-        self.0.parts.calls.died(life);
+        self.note("pauses");
+        living.was_replaced();
+        self.0.zombies.lock().push(living.clone());
+        let (cluster, env) = (self.clone(), self.0.parts.env.clone());
+        let task = self.0.parts.env.spawn("zombie", Lane::Foreground, async move {
+            env.sleep(between_ms(&env, 200, 9000)).await;
+            cluster.note(&format!("life {} wakes up", living.life));
+            living.node.resume();
+            let time_left = between_ms(&env, 2000, 15_000);
+            let is_fenced = tokio::select! {
+                biased;
+                () = living.node.dead() => false,
+                () = living.broker.log.fenced() => true,
+                () = env.sleep(time_left) => false,
+            };
+            if is_fenced {
+                cluster.0.tally.lock().fenced += 1;
+                cluster.note(&format!("life {} is fenced", living.life));
+                if chance(&env, 500) {
+                    cluster.shut_down(&living).await;
+                }
+            }
+            living.node.kill();
+            cluster.note(&format!("life {} is over", living.life));
+        });
+        self.0.zombie_tasks.lock().push(task);
+    }
+
+    /// A process was killed; where its stores are on its own machine, perhaps with the power.
+    fn died(&self, living: &Living, how: &str) {
+        let parts = &self.0.parts;
+        self.0.tally.lock().kills += 1;
+        self.0.listening.lock().take();
+        parts.calls.died(living.life);
         self.note(how);
+        let Some(machine) = parts.audit.objects.machine() else { return };
+        let is_cut = machine.cuts() > living.cuts_before;
+        if is_cut || chance(&parts.env, 500) {
+            if !is_cut {
+                machine.cut();
+            }
+            parts.audit.metadata.cut_power();
+            self.0.zombies.lock().iter().for_each(|zombie| zombie.node.kill());
+            self.0.tally.lock().power_cuts += 1;
+            self.note("the power is cut");
+        }
+    }
+
+    fn power_in(&self, steps: Option<u64>) {
+        if let Some(machine) = self.0.parts.audit.objects.machine() {
+            machine.cut_in(steps);
+        }
     }
 
     /// Starts a life and lets it listen. `None` if it died or gave up before.
-    async fn start(&self, may_die: bool) -> Option<(Node, floe_env::ShutdownTrigger)> {
+    async fn start(&self, may_die: bool) -> Option<Living> {
         let parts = &self.0.parts;
-        if let Err(error) = parts.metadata.open_again().await {
+        if let Err(error) = parts.audit.metadata.open_again().await {
             self.violation(&format!("the metadata file does not open again: {error}"));
             return None;
         }
@@ -236,44 +344,63 @@ impl Cluster {
         let node = Node::new(parts.env.random_u64());
         node.set_clock_ms(parts.env.now_ms());
         if may_die {
-            self.choose_death(&node);
+            self.choose_end(&node, life);
         }
         self.note("starts");
-        let env = Env::simulated(node.clone());
         let link = Link { node: node.clone(), life, calls: parts.calls.clone() };
         let (trigger, shutdown) = shutdown_signal();
-        let broker = start_broker(self.clone(), env.clone(), link, shutdown);
-        match env.spawn("start", Lane::Foreground, broker).await {
-            Ok(Ok(broker)) => {
-                let listening = Listening { broker, env, node: node.clone() };
-                *self.0.listening.lock() = Some(listening);
-                self.note("listens");
-                Some((node, trigger))
-            }
-            Ok(Err(error)) => {
-                node.kill();
-                self.0.tally.lock().failed_starts += 1;
-                self.note(&format!("gives up its start: {error}"));
-                None
-            }
-            Err(_) => {
-                self.died("killed in its start");
-                None
+        let env = Env::simulated(node.clone());
+        let cuts_before = parts.audit.objects.machine().map_or(0, |machine| machine.cuts());
+        let starting = start_life(self.clone(), link, (trigger, shutdown), cuts_before);
+        let started = env.spawn("start", Lane::Foreground, starting);
+        tokio::select! {
+            biased;
+            // A process that is paused before it listens is of no more interest.
+            () = node.paused() => node.kill(),
+            () = node.dead() => {}
+            started = started => match started {
+                Ok(Ok(living)) => {
+                    *self.0.listening.lock() = Some(living.clone());
+                    self.note("listens");
+                    return Some(living);
+                }
+                Ok(Err(error)) => {
+                    node.kill();
+                    self.0.tally.lock().failed_starts += 1;
+                    self.note(&format!("gives up its start: {error}"));
+                    return None;
+                }
+                Err(_) => {}
             }
         }
+        self.0.tally.lock().kills += 1;
+        parts.calls.died(life);
+        self.note("killed in its start");
+        None
     }
 
-    fn choose_death(&self, node: &Node) {
+    fn choose_end(&self, node: &Node, life: u32) {
         let parts = &self.0.parts;
         let env = &parts.env;
-        match below(env, 10) {
-            0..3 => node.set_kill_once_in(pick(env, &[100, 1000, 10_000])),
-            3..9 => {
-                let phase = pick(env, &[Phase::Before, Phase::In, Phase::After]);
-                let (kind, moments) = pick(env, DEADLY_KINDS);
-                let after = below(env, moments);
-                parts.calls.kill_at(Some(KillAt { kind, phase, after }));
+        let at = |by, (kind, moments), phase| {
+            let after = below(env, moments);
+            parts.calls.end_at(Some(EndAt { by, life, kind, phase, after }));
+        };
+        let any_phase = pick(env, &PHASES);
+        match below(env, 25) {
+            0..4 => node.set_kill_once_in(pick(env, &[100, 1000, 10_000])),
+            4..14 => {
+                // All in turn, so that a few seeds meet each.
+                let moment = self.0.next_moment.fetch_add(1, Ordering::Relaxed) as usize;
+                let kind = DEADLY_KINDS[moment / PHASES.len() % DEADLY_KINDS.len()];
+                at(EndBy::Kill, kind, PHASES[moment % PHASES.len()]);
             }
+            14..16 => at(EndBy::Kill, ("put", 20), any_phase),
+            // What it has put is there, and the commit that names it is still to come.
+            16..18 => at(EndBy::Pause, ("put", 10), Phase::After),
+            18..21 => at(EndBy::Pause, ("put_table", 6), Phase::After),
+            21..22 => at(EndBy::Pause, pick(env, DEADLY_KINDS), Phase::After),
+            22..24 => self.power_in(Some(below(env, STEPS_MAX))),
             _ => {}
         }
     }
@@ -288,33 +415,4 @@ impl Cluster {
         self.note(text);
         self.0.parts.model.violation(text.to_owned());
     }
-}
-
-/// What a process does before it listens.
-async fn start_broker(
-    cluster: Cluster,
-    env: Env,
-    link: Link,
-    shutdown: Shutdown,
-) -> Result<Arc<Broker>> {
-    let State { parts, objects, numbers, .. } = &*cluster.0;
-    let renumbered = parts.plant.renumbered(objects, numbers);
-    let faulty = FaultStore::new(link.clone(), objects.clone(), renumbered);
-    let objects: Arc<dyn ObjectStore> =
-        Arc::new(Retrying::new(env.clone(), Arc::new(faulty), RetryPolicy::default()));
-    let bug = parts.plant.commit_bug(&env);
-    let backend = Arc::new(FaultMetadata::new(link, parts.metadata.clone(), bug));
-    let metadata = MetadataStore::new(backend, env.clone());
-    let id = agree_on_cluster(&env, objects.as_ref(), &metadata).await?;
-    let identity = Identity {
-        cluster: id,
-        node_id: parts.config.kafka.node_id,
-        host: "sim".to_owned(),
-        port: 9092,
-        rack: None,
-    };
-    let stores = Stores { objects, metadata, is_remote: parts.is_remote };
-    let (config, metrics) = (parts.config.clone(), Metrics::new());
-    let broker = Broker::start(env, config, identity, stores, metrics, shutdown);
-    broker.await.map_err(|error: Error| error.context("start"))
 }

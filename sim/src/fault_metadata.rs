@@ -1,101 +1,41 @@
-//! The metadata store with faults: one server that outlives the brokers, SQLite or the model, and a
-//! handle on it for each life.
+//! One life's handle on the metadata store, with faults.
 
+use crate::audit::Audit;
 use crate::calls::{Effects, Link};
-use crate::planted::CommitBug;
+use crate::metadata_server::MetadataServer;
+use crate::planted::{CommitBug, Plant, current_fence, without_checks};
 use async_trait::async_trait;
 use bytes::Bytes;
-use floe_env::{Env, Error, Result};
-use floe_metadata::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
+use floe_env::Result;
+use floe_metadata::Backend;
+use floe_metadata::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence, Write};
 use floe_metadata::rows::{
     AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
     Replacement, SegmentFacts, SegmentOutcome,
 };
-use floe_metadata::{Backend, ModelBackend, SqliteBackend};
 use futures::FutureExt;
 use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::Duration;
-use tempfile::TempDir;
 
-/// While the server opens its file again, calls look after this time.
-const OPENING_PAUSE: Duration = Duration::from_millis(1);
-/// A file that stays locked for so many looks is a bug.
-const OPENING_LOOKS_MAX: u32 = 10_000;
-
-/// The store behind all lives.
-pub struct MetadataServer {
-    env: Env,
-    /// The folder of the SQLite file; none where the model serves.
-    folder: Option<TempDir>,
-    current: Mutex<Option<Arc<dyn Backend>>>,
-}
-
-impl MetadataServer {
-    /// A new store, in a file or in the model. `env` is the world's own.
-    ///
-    /// # Errors
-    /// Whatever the file system or SQLite answers.
-    pub async fn start(env: Env, in_file: bool) -> Result<Arc<Self>> {
-        let folder = in_file
-            .then(tempfile::tempdir)
-            .transpose()
-            .map_err(|error| Error::unavailable("no temporary folder").with_source(error))?;
-        let model: Option<Arc<dyn Backend>> =
-            if in_file { None } else { Some(Arc::new(ModelBackend::new(env.clone()))) };
-        let server = Arc::new(Self { env, folder, current: Mutex::new(model) });
-        server.open_again().await?;
-        Ok(server)
-    }
-
-    /// Closes the file and opens it again, as a restarted process does. Nothing where the model
-    /// serves.
-    ///
-    /// # Errors
-    /// Whatever SQLite answers.
-    pub async fn open_again(&self) -> Result<()> {
-        let Some(folder) = &self.folder else { return Ok(()) };
-        *self.current.lock() = None;
-        let path = folder.path().join("metadata.sqlite");
-        for _ in 0..OPENING_LOOKS_MAX {
-            match SqliteBackend::open(&self.env, &path).await {
-                Ok(opened) => {
-                    *self.current.lock() = Some(Arc::new(opened));
-                    return Ok(());
-                }
-                // The closed one's tasks end at their next poll.
-                Err(error) if error.message().contains("in use") => {
-                    self.env.sleep(OPENING_PAUSE).await;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Error::bug("the metadata file stays locked"))
-    }
-
-    async fn backend(&self) -> Arc<dyn Backend> {
-        loop {
-            if let Some(backend) = self.current.lock().clone() {
-                return backend;
-            }
-            self.env.sleep(OPENING_PAUSE).await;
-        }
-    }
-}
+/// The facts that are tables' pointers.
+const TABLES: &str = "tables/";
 
 /// One life's handle on the metadata.
+#[derive(Clone)]
 pub struct FaultMetadata {
     link: Link,
     server: Arc<MetadataServer>,
+    /// Looks on.
+    audit: Audit,
     /// A planted bug.
+    plant: Plant,
     bug: Option<CommitBug>,
 }
 
 impl FaultMetadata {
     /// A handle of the node behind `link`.
-    pub fn new(link: Link, server: Arc<MetadataServer>, bug: Option<CommitBug>) -> Self {
-        Self { link, server, bug }
+    pub fn new(link: Link, audit: Audit, plant: Plant, bug: Option<CommitBug>) -> Self {
+        Self { link, server: audit.metadata.clone(), audit, plant, bug }
     }
 
     async fn commit(
@@ -104,9 +44,19 @@ impl FaultMetadata {
         segments: Vec<SegmentFacts>,
     ) -> Result<Vec<SegmentOutcome>> {
         let ids: Vec<String> = segments.iter().map(|segment| segment.id.to_string()).collect();
-        let server = self.server.clone();
+        let (server, audit) = (self.server.clone(), self.audit.clone());
+        let is_unfenced = self.plant == Plant::CommitWithoutFence;
         let work = move || {
-            async move { server.backend().await.commit_segments(&fence, &segments).await }.boxed()
+            async move {
+                let backend = server.backend().await;
+                let before = audit.before_commit(&fence, &segments).await;
+                let fence =
+                    if is_unfenced { current_fence(&*backend, &fence).await? } else { fence };
+                let outcomes = backend.commit_segments(&fence, &segments).await?;
+                audit.committed(&before, &segments, &outcomes).await;
+                Ok(outcomes)
+            }
+            .boxed()
         };
         self.link.call("commit_segments", Effects::Change, ids.join(" "), work).await
     }
@@ -165,6 +115,20 @@ impl<'a, T: 'a> PassAs<'a> for Vec<T> {
     }
 }
 
+/// A write that moves a table's pointer.
+fn is_pointer(write: &Write) -> bool {
+    matches!(write, Write::Put(key, _) if key.as_str().starts_with(TABLES))
+}
+
+/// A planted bug: the last stable offset of some moment before.
+fn too_short(state: Option<PartitionState>) -> Option<PartitionState> {
+    let earlier = |state: PartitionState| PartitionState {
+        last_stable_offset: (state.last_stable_offset - 1).max(state.log_start_offset),
+        ..state
+    };
+    state.map(earlier)
+}
+
 #[async_trait]
 impl Backend for FaultMetadata {
     async fn commit_segments(
@@ -180,8 +144,7 @@ impl Backend for FaultMetadata {
                 let partitions = promises.unknown(segments);
                 let states = self.partition_states(&partitions).await?;
                 promises.learn(&partitions, &states);
-                let later =
-                    Self { link: self.link.clone(), server: self.server.clone(), bug: None };
+                let later = Self { bug: None, ..self.clone() };
                 promises.commit_later(later, fence.clone(), segments.to_vec());
                 Ok(promises.make_up(segments))
             }
@@ -209,7 +172,12 @@ impl Backend for FaultMetadata {
         partitions: &[TopicPartition],
     ) -> Result<Vec<Option<PartitionState>>> {
         let partitions = partitions.to_vec();
-        call!(self, partition_states, Read, partitions.len().to_string(), partitions)
+        let states: Result<Vec<Option<PartitionState>>> =
+            call!(self, partition_states, Read, partitions.len().to_string(), partitions);
+        match self.plant {
+            Plant::CutTooShort => states.map(|states| states.into_iter().map(too_short).collect()),
+            _ => states,
+        }
     }
 
     async fn extents(
@@ -258,7 +226,24 @@ impl Backend for FaultMetadata {
         partition: TopicPartition,
         offset: i64,
     ) -> Result<Option<PartitionState>> {
-        call!(self, advance_log_start, Change, format!("{partition} {offset}"), partition, offset)
+        let (server, audit, plant) = (self.server.clone(), self.audit.clone(), self.plant);
+        let work = move || {
+            async move {
+                let backend = server.backend().await;
+                let offset = if plant == Plant::LogStartTooFar { offset + 3 } else { offset };
+                if plant == Plant::LogStartStays {
+                    let told = |state| PartitionState { log_start_offset: offset, ..state };
+                    let state = backend.partition_states(&[partition]).await?.pop().flatten();
+                    return Ok(state.map(told));
+                }
+                let state = backend.advance_log_start(partition, offset).await?;
+                state.iter().for_each(|state| audit.log_start_moved(partition, state));
+                Ok(state)
+            }
+            .boxed()
+        };
+        let what = format!("{partition} {offset}");
+        self.link.call("advance_log_start", Effects::Change, what, work).await
     }
 
     async fn replace_extents(
@@ -266,8 +251,20 @@ impl Backend for FaultMetadata {
         fence: &Fence,
         replacement: &Replacement,
     ) -> Result<ChangeOutcome> {
+        let (server, audit) = (self.server.clone(), self.audit.clone());
+        let (fence, replacement) = (fence.clone(), replacement.clone());
         let what = replacement.partition.to_string();
-        call!(self, replace_extents, Change, what, fence, replacement)
+        let work = move || {
+            async move {
+                let outcome = server.backend().await.replace_extents(&fence, &replacement).await?;
+                if outcome == ChangeOutcome::Applied {
+                    audit.replaced(&replacement.replacement).await;
+                }
+                Ok(outcome)
+            }
+            .boxed()
+        };
+        self.link.call("replace_extents", Effects::Change, what, work).await
     }
 
     async fn unpack_fresh(&self, kept: FreshBounds) -> Result<usize> {
@@ -279,6 +276,9 @@ impl Backend for FaultMetadata {
     }
 
     async fn known_objects(&self, keys: &[String]) -> Result<Vec<bool>> {
+        if self.plant == Plant::KnowsNoObject {
+            return Ok(vec![false; keys.len()]);
+        }
         let keys = keys.to_vec();
         call!(self, known_objects, Read, keys.len().to_string(), keys)
     }
@@ -302,10 +302,31 @@ impl Backend for FaultMetadata {
 
     async fn change(&self, change: &Change) -> Result<ChangeOutcome> {
         let first = change.writes.first().map(|write| match write {
-            floe_metadata::facts::Write::Put(key, _) => format!("put {}", key.as_str()),
-            floe_metadata::facts::Write::Delete(key) => format!("delete {}", key.as_str()),
+            Write::Put(key, _) => format!("put {}", key.as_str()),
+            Write::Delete(key) => format!("delete {}", key.as_str()),
         });
-        call!(self, change, Change, first.unwrap_or_default(), change)
+        let is_table = change.writes.iter().any(is_pointer);
+        let change = match self.plant {
+            Plant::PointerWithoutCompare if is_table => without_checks(change),
+            _ => change.clone(),
+        };
+        let (server, audit) = (self.server.clone(), self.audit.clone());
+        let work = move || {
+            async move {
+                let outcome = server.backend().await.change(&change).await?;
+                for write in change.writes.iter().filter(|_| outcome == ChangeOutcome::Applied) {
+                    if let Write::Put(_, pointer) = write
+                        && is_pointer(write)
+                    {
+                        audit.table_moved(pointer).await;
+                    }
+                }
+                Ok(outcome)
+            }
+            .boxed()
+        };
+        let kind = if is_table { "change_table" } else { "change" };
+        self.link.call(kind, Effects::Change, first.unwrap_or_default(), work).await
     }
 
     async fn now_ms(&self) -> Result<i64> {

@@ -1,43 +1,78 @@
 //! The object store with faults: all lives of the broker share one world of objects.
 
+use crate::audit::Audit;
 use crate::calls::{Effects, Link};
-use crate::planted::{Renumbered, first_key};
+use crate::dice::between_ms;
+use crate::planted::{Plant, Renumbered, first_key};
 use async_trait::async_trait;
 use bytes::Bytes;
-use floe_env::Result;
-use floe_store::{MemoryStore, ObjectMeta, ObjectStore, PutOutcome};
+use floe_env::{Lane, Result};
+use floe_store::{ObjectMeta, ObjectStore, PutOutcome};
 use futures::FutureExt;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// One life's handle on the objects.
 pub struct FaultStore {
-    link: Link,
-    objects: MemoryStore,
+    /// How it reaches them.
+    pub link: Link,
+    /// The objects, as this life's machine has them.
+    pub objects: Arc<dyn ObjectStore>,
+    /// Looks on.
+    pub audit: Audit,
     /// A planted bug.
-    renumbered: Option<Renumbered>,
+    pub plant: Plant,
+    /// Another one.
+    pub renumbered: Option<Renumbered>,
 }
 
 impl FaultStore {
-    /// A handle of the node behind `link`.
-    pub fn new(link: Link, objects: MemoryStore, renumbered: Option<Renumbered>) -> Self {
-        Self { link, objects, renumbered }
-    }
-
     fn key(&self, key: &str) -> String {
         match &self.renumbered {
             Some(renumbered) => renumbered.key(key),
             None => first_key(key).to_owned(),
         }
     }
+
+    /// A planted bug: says that an object is there, and puts it some time later.
+    fn put_later(&self, key: String, parts: Vec<Bytes>) -> Result<PutOutcome> {
+        let (objects, env) = (self.objects.clone(), self.link.env().clone());
+        self.link.env().spawn("late put", Lane::Foreground, async move {
+            env.sleep(between_ms(&env, 500, 3000)).await;
+            // Nobody learns how it ends.
+            let _ = objects.put(&key, parts).await;
+        });
+        Ok(PutOutcome::Created)
+    }
+}
+
+/// A merged object's key.
+fn is_merged(key: &str) -> bool {
+    key.contains("/log/")
+}
+
+/// The kind of a put, by whose object it is.
+fn put_kind(key: &str) -> &'static str {
+    if is_merged(key) {
+        "put_merged"
+    } else if key.contains("/tables/") {
+        "put_table"
+    } else {
+        "put"
+    }
 }
 
 #[async_trait]
 impl ObjectStore for FaultStore {
     async fn put(&self, key: &str, parts: Vec<Bytes>) -> Result<PutOutcome> {
+        let kind = put_kind(key);
         let (objects, key) = (self.objects.clone(), self.key(key));
+        if self.plant == Plant::MergedPutComesLater && is_merged(&key) {
+            return self.put_later(key, parts);
+        }
         let what = key.clone();
         let work = move || async move { objects.put(&key, parts).await }.boxed();
-        let outcome = self.link.call("put", Effects::Upload, what, work).await?;
+        let outcome = self.link.call(kind, Effects::Upload, what, work).await?;
         let is_ignored = self.renumbered.is_some();
         Ok(if is_ignored { PutOutcome::Created } else { outcome })
     }
@@ -77,10 +112,21 @@ impl ObjectStore for FaultStore {
     }
 
     async fn delete(&self, keys: &[String]) -> Result<()> {
-        let objects = self.objects.clone();
+        let (objects, audit) = (self.objects.clone(), self.audit.clone());
         let keys: Vec<String> = keys.iter().map(|key| self.key(key)).collect();
         let what = keys.join(" ");
-        let work = move || async move { objects.delete(&keys).await }.boxed();
+        // What is kept under other keys must not be taken for what nobody needs.
+        let deletes_nothing = self.plant == Plant::DeletesNothing || self.plant.renames_objects();
+        let work = move || {
+            async move {
+                if deletes_nothing {
+                    return Ok(());
+                }
+                audit.deleting(&keys).await;
+                objects.delete(&keys).await
+            }
+            .boxed()
+        };
         self.link.call("delete", Effects::Change, what, work).await
     }
 

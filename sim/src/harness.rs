@@ -6,17 +6,23 @@
 use crate::actors::Context;
 use crate::actors::churn::Churn;
 use crate::actors::consumer::Consumer;
+use crate::actors::deleter::Deleter;
+use crate::actors::looker::Looker;
 use crate::actors::producer::Producer;
+use crate::audit::Audit;
 use crate::calls::{Calls, Deaths, Weather};
 use crate::cluster::{Cluster, Parts, Tally};
 use crate::dice::{between_ms, chance, pick};
-use crate::fault_metadata::MetadataServer;
+use crate::metadata_server::MetadataServer;
 use crate::model::Model;
+use crate::object_server::ObjectServer;
 use crate::planted::Plant;
 use crate::trace::Trace;
 use floe::config::{Config, Given, Inputs, Machine, resolve};
+use floe::node::JobRules;
 use floe_env::simulated::Node;
 use floe_env::{Env, Lane, Result, Shutdown, Task, shutdown_signal};
+use floe_log::{CleanRules, MergeRules};
 use kfs::{PartitionIndex, TopicId, TopicPartition};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,8 +35,13 @@ const PARTITIONS: i32 = 2;
 const STORM: Duration = Duration::from_secs(45);
 /// When nothing fails any more, everything that was begun must end in this time.
 const CALM_MAX: Duration = Duration::from_secs(120);
-/// A share of the seeds, per mille, runs on a SQLite file.
-const SQLITE_PER_MILLE: u64 = 250;
+/// A share of the seeds, per mille, runs on one machine: a SQLite file and a directory, which a
+/// power cut hits together.
+const MACHINE_PER_MILLE: u64 = 300;
+/// After the last fault, something late may still come for so long.
+const LATE_MAX: Duration = Duration::from_secs(20);
+/// About how many lives of a seed die at a chosen moment.
+const MOMENTS_PER_SEED: u64 = 5;
 const MACHINE_BYTES: u64 = 256 << 20;
 
 /// What a run came to.
@@ -52,8 +63,10 @@ pub struct Report {
     pub lives: Tally,
     /// Acknowledged records.
     pub acknowledged: usize,
-    /// Whether the metadata was in a SQLite file.
-    pub in_file: bool,
+    /// Whether both stores were on one machine: a SQLite file and a directory.
+    pub on_machine: bool,
+    /// Objects of tables that failed commits have left behind.
+    pub table_orphans: u64,
     /// The newest events.
     pub lines: Vec<String>,
 }
@@ -74,23 +87,37 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
     let env = Env::simulated(Node::new(seed));
     let trace = Trace::new(env.monotonic());
     let calls = Calls::new(env.clone(), trace.clone(), weather(&env));
-    let in_file = chance(&env, SQLITE_PER_MILLE);
-    let started = MetadataServer::start(env.clone(), in_file).await;
+    let on_machine = plant.needs_machine() || chance(&env, MACHINE_PER_MILLE);
+    let started = MetadataServer::start(env.clone(), on_machine).await;
     let metadata = started.expect("a temporary folder can be written");
+    let started = ObjectServer::start(env.clone(), on_machine).await;
+    let objects = started.expect("nothing fails yet");
+    if let Some(machine) = objects.machine().filter(|_| plant == Plant::NamesAreNotSynced) {
+        machine.forget_names();
+    }
+    if plant == Plant::LastTransactionIsLost {
+        metadata.lose_last_transactions();
+    }
     let model = Model::default();
-    let is_remote = chance(&env, 500);
+    let is_remote = !on_machine && chance(&env, 600);
+    let is_blind = plant.renames_objects();
+    let audit = Audit::new(env.clone(), model.clone(), metadata, objects, is_blind);
     let parts = Parts {
         env: env.clone(),
         trace: trace.clone(),
         calls: calls.clone(),
         model: model.clone(),
-        metadata,
+        audit: audit.clone(),
+        rules: job_rules(&env),
         config: Arc::new(config(&env).expect("the settings are right")),
         is_remote,
         plant,
+        first_moment: seed.wrapping_mul(MOMENTS_PER_SEED),
     };
-    let run = Run { env, trace, calls, model, cluster: Cluster::new(parts) };
+    let grace = parts.rules.clean.grace;
+    let run = Run { env, trace, calls, model, audit, grace, cluster: Cluster::new(parts) };
     run.storm_and_calm().await;
+    let table_orphans = run.audit.table_orphans().await.unwrap_or_default();
     let (trace_hash, events) = run.trace.hash();
     Report {
         seed,
@@ -101,7 +128,8 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
         calls: run.calls.counts(),
         lives: run.cluster.tally(),
         acknowledged: run.model.acknowledged_count(),
-        in_file,
+        on_machine,
+        table_orphans,
         lines: run.trace.lines(),
     }
 }
@@ -111,6 +139,9 @@ struct Run {
     trace: Trace,
     calls: Calls,
     model: Model,
+    audit: Audit,
+    /// How long a dead object is kept.
+    grace: Duration,
     cluster: Cluster,
 }
 
@@ -123,7 +154,8 @@ impl Run {
             cluster.live_until(until).await;
         });
         let founder = self.context(0, &stopped);
-        let topic = self.env.timeout(STORM + CALM_MAX, founder.topic(TOPIC, PARTITIONS)).await;
+        let topic =
+            self.env.timeout(STORM + CALM_MAX, founder.topic(TOPIC, PARTITIONS, true)).await;
         let Some(topic) = topic else {
             return self.model.violation("stuck: no topic can be made".to_owned());
         };
@@ -145,6 +177,8 @@ impl Run {
         stop.trigger();
         self.all_end(actors).await;
         self.probe(&partitions).await;
+        self.tables_have_all(&partitions).await;
+        self.nothing_is_left_over().await;
         end.trigger();
         let _ = last.await;
         self.sweep(&partitions).await;
@@ -173,6 +207,10 @@ impl Run {
             let consumer = Consumer::new(self.context(id, stop), TOPIC, partitions);
             tasks.push(self.env.spawn("consumer", Lane::Foreground, consumer.run()));
         }
+        let deleter = Deleter::new(self.context(110, stop), TOPIC, partitions);
+        tasks.push(self.env.spawn("deleter", Lane::Foreground, deleter.run()));
+        let looker = self.looker(120, stop, partitions);
+        tasks.push(self.env.spawn("looker", Lane::Foreground, looker.run()));
         let churn = Churn::new(self.context(200, stop));
         tasks.push(self.env.spawn("churn", Lane::Foreground, churn.run()));
         let (env, cluster, stop) = (self.env.clone(), self.cluster.clone(), stop.clone());
@@ -183,6 +221,28 @@ impl Run {
             }
         }));
         tasks
+    }
+
+    fn looker(&self, id: u32, stop: &Shutdown, partitions: &[TopicPartition]) -> Looker {
+        Looker::new(self.context(id, stop), self.audit.tables.clone(), TOPIC, partitions)
+    }
+
+    /// The table gets everything that is in the log.
+    async fn tables_have_all(&self, partitions: &[TopicPartition]) {
+        let (_stop, stopped) = shutdown_signal();
+        if !self.looker(130, &stopped, partitions).see_all().await {
+            self.model.violation("stuck: the table does not get all records".to_owned());
+        }
+    }
+
+    /// The cleaner has had its time, and nobody else is there any more.
+    async fn nothing_is_left_over(&self) {
+        self.cluster.zombies_end().await;
+        self.env.sleep(LATE_MAX + self.grace * 3).await;
+        let grace_ms = i64::try_from((self.grace * 2).as_millis()).unwrap_or(i64::MAX);
+        if let Err(error) = self.audit.leftovers(grace_ms).await {
+            self.model.violation(format!("the stores cannot be looked at: {error}"));
+        }
     }
 
     async fn all_end(&self, tasks: Vec<Task<()>>) {
@@ -251,6 +311,23 @@ fn weather(env: &Env) -> Weather {
     }
 }
 
+/// The product's rules, with a shorter day.
+fn job_rules(env: &Env) -> JobRules {
+    let merge = MergeRules {
+        pause: Duration::from_millis(pick(env, &[700, 2000, 5000])),
+        pieces_min: pick(env, &[2, 4, 8]),
+        age_ms: pick(env, &[2000, 600_000]),
+        ..MergeRules::default()
+    };
+    let grace = Duration::from_secs(pick(env, &[8, 15]));
+    let clean = CleanRules {
+        pause: Duration::from_millis(pick(env, &[700, 3000])),
+        grace,
+        sweep_again_after: grace,
+    };
+    JobRules { merge, clean }
+}
+
 fn config(env: &Env) -> Result<Config> {
     let given = |name: &str, value: String| Given {
         name: name.to_owned(),
@@ -263,6 +340,7 @@ fn config(env: &Env) -> Result<Config> {
             given("flush.upload_timeout_ms", pick(env, &[700, 2000, 10_000]).to_string()),
             given("memory.cache_bytes", pick(env, &[0, 3000, 16 << 20]).to_string()),
             given("kafka.auto.create.topics.enable", "false".to_owned()),
+            given("iceberg.commit_interval_ms", pick(env, &[2000, 60_000]).to_string()),
         ],
         environment: BTreeMap::new(),
         file: None,

@@ -7,15 +7,21 @@
 //! | [`trace`] | a hash over everything that happened, and the newest lines of it |
 //! | [`dice`] | choices |
 //! | [`calls`] | one store call: latency, fault, death of the caller, late application |
-//! | [`fault_store`], [`fault_metadata`] | the two stores with faulty calls |
-//! | [`cluster`] | the broker node: starts, deaths, restarts; the network |
+//! | [`object_server`], [`metadata_server`] | the two stores, which outlive every broker |
+//! | [`power`] | the machine of a directory store: its power can be cut at any step |
+//! | [`fault_store`], [`fault_metadata`] | handles on the two stores with faulty calls |
+//! | [`life`] | one life of the broker, with its jobs and its catalog |
+//! | [`cluster`] | starts, deaths, power cuts, pauses, restarts |
 //! | [`client`] | one connection that speaks the real protocol |
-//! | [`actors`] | producers, consumers, topic churn, clock jumps |
-//! | [`model`] | what clients were promised, and the checks |
-//! | [`planted`] | three bugs that the checks must find |
+//! | [`actors`] | producers, consumers, deleters, queries, topic churn, clock jumps |
+//! | [`model`], [`table_model`] | what clients were promised, and the checks |
+//! | [`table_files`] | reads a table as an engine does |
+//! | [`audit`] | checks both stores whenever a change is applied |
+//! | [`planted`] | bugs that the checks must find |
 #![forbid(unsafe_code)]
 
 pub mod actors;
+pub mod audit;
 pub mod calls;
 pub mod client;
 pub mod cluster;
@@ -23,8 +29,14 @@ pub mod dice;
 pub mod fault_metadata;
 pub mod fault_store;
 pub mod harness;
+pub mod life;
+pub mod metadata_server;
 pub mod model;
+pub mod object_server;
 pub mod planted;
+pub mod power;
+pub mod table_files;
+pub mod table_model;
 pub mod trace;
 
 pub use harness::{Report, run};

@@ -3,18 +3,23 @@
 //! * An acknowledged record is in the log at its acknowledged offset, whatever dies.
 //! * It is visible before it is acknowledged: a fetch that begins afterwards sees its end.
 //! * Watermark and log start never go back, for any client.
+//! * A log start moves only as far as somebody asked; from the acknowledgement of a DeleteRecords on
+//!   nothing below is served, and nothing above is ever lost.
 //! * Offsets are dense, and what was read once reads the same for ever.
 //! * An idempotent producer's records are in the log once each, in order, without a gap; a plain
 //!   one's at most as often as they were sent and at least as often as they were acknowledged, and
 //!   those that were sent once are in order.
+//!
+//! What a client gets from a broker that has been replaced may be old, but never wrong: ends are not
+//! compared, records are. Tables are checked in [`crate::table_model`].
 
-use kfs::TopicPartition;
+use kfs::{TopicId, TopicPartition};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Violations that are kept.
-const VIOLATIONS_MAX: usize = 20;
+const VIOLATIONS_MAX: usize = 100;
 
 /// One producer's record: who sent it, and the how-manieth it is.
 pub type RecordName = (u32, u64);
@@ -36,8 +41,12 @@ pub fn name_of(value: &[u8]) -> Option<RecordName> {
 pub struct Seen {
     /// The partition.
     pub partition: TopicPartition,
-    /// The least high watermark that the answer may have, by [`Model::end`] before the request.
-    pub floor: i64,
+    /// The ends that the answer may not be behind, by [`Model::bounds`] before the request.
+    pub bounds: Bounds,
+    /// The broker had been replaced when it answered, perhaps without knowing.
+    pub is_stale: bool,
+    /// The first offset that was asked for.
+    pub from: i64,
     /// As answered.
     pub log_start: i64,
     /// As answered.
@@ -46,12 +55,37 @@ pub struct Seen {
     pub records: Vec<(i64, RecordName)>,
 }
 
+/// What an answer to a request that begins now may not be behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// The least high watermark.
+    pub end: i64,
+    /// The least log start.
+    pub log_start: i64,
+}
+
+/// A partition's log start.
+#[derive(Clone, Copy, Debug, Default)]
+struct LogStart {
+    /// As the metadata store has it.
+    now: i64,
+    /// The greatest that was acknowledged.
+    promised: i64,
+    /// The greatest that was asked for by number.
+    asked: i64,
+    /// Somebody asked for all that there is.
+    asked_for_all: bool,
+}
+
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     violations: Vec<String>,
     producers: BTreeMap<u32, Ledger>,
-    promised: BTreeMap<TopicPartition, BTreeMap<i64, RecordName>>,
+    pub(crate) promised: BTreeMap<TopicPartition, BTreeMap<i64, RecordName>>,
     read: BTreeMap<TopicPartition, BTreeMap<i64, RecordName>>,
+    starts: BTreeMap<TopicPartition, LogStart>,
+    /// By topic and sequence number.
+    snapshots: BTreeMap<(TopicId, i64), i64>,
     ends: BTreeMap<TopicPartition, i64>,
     last_seen: BTreeMap<(u32, TopicPartition), (i64, i64)>,
 }
@@ -62,8 +96,8 @@ struct Ledger {
     is_idempotent: bool,
     /// How often each record was sent, by number.
     sent: Vec<u32>,
-    /// How often each was acknowledged, by number.
-    acked: BTreeMap<u64, u32>,
+    /// At which offsets each was acknowledged, by number.
+    acked: BTreeMap<u64, Vec<i64>>,
 }
 
 /// The model; clones are the same one.
@@ -71,10 +105,69 @@ struct Ledger {
 pub struct Model(Arc<Mutex<State>>);
 
 impl State {
-    fn violation(&mut self, text: String) {
+    pub(crate) fn violation(&mut self, text: String) {
         if self.violations.len() < VIOLATIONS_MAX {
             self.violations.push(text);
         }
+    }
+}
+
+impl State {
+    fn start(&self, partition: TopicPartition) -> LogStart {
+        self.starts.get(&partition).copied().unwrap_or_default()
+    }
+
+    fn check_ends(&mut self, client: u32, seen: &Seen) {
+        let Seen { partition, bounds, log_start, high_watermark, from, .. } = *seen;
+        if high_watermark < bounds.end {
+            let floor = bounds.end;
+            self.violation(format!(
+                "{partition}: client {client} sees watermark {high_watermark} after {floor}"
+            ));
+        }
+        let last = self.last_seen.insert((client, partition), (high_watermark, log_start));
+        if last.is_some_and(|last| high_watermark < last.0 || log_start < last.1) {
+            self.violation(format!(
+                "{partition}: client {client} sees start {log_start} and watermark \
+                 {high_watermark} after {last:?}"
+            ));
+        }
+        if from < bounds.log_start {
+            let floor = bounds.log_start;
+            self.violation(format!("{partition}: {from} is served below the log start {floor}"));
+        }
+        if log_start > self.start(partition).now {
+            self.violation(format!("{partition}: client {client} sees start {log_start}"));
+        }
+    }
+
+    /// A record that anybody read anywhere.
+    pub(crate) fn check_record(
+        &mut self,
+        partition: TopicPartition,
+        offset: i64,
+        name: RecordName,
+    ) {
+        let before = self.read.entry(partition).or_default().insert(offset, name);
+        if before.is_some_and(|before| before != name) {
+            self.violation(format!("{partition} {offset}: read {before:?}, now {name:?}"));
+        }
+        let promised = self.promised.get(&partition).and_then(|all| all.get(&offset)).copied();
+        if promised.is_some_and(|promised| promised != name) {
+            self.violation(format!(
+                "{partition} {offset}: acknowledged {promised:?}, but read {name:?}"
+            ));
+        }
+    }
+
+    /// A snapshot of a topic's table was seen: the id under which its number was seen first.
+    pub(crate) fn snapshot(&mut self, topic: TopicId, number: i64, id: i64) -> i64 {
+        *self.snapshots.entry((topic, number)).or_insert(id)
+    }
+
+    /// The greatest log start that there ever was.
+    pub(crate) fn log_start(&self, partition: TopicPartition) -> i64 {
+        self.start(partition).now
     }
 }
 
@@ -114,8 +207,8 @@ impl Model {
         let promised = state.promised.entry(ledger.partition).or_default();
         let mut doubled = Vec::new();
         for number in first..first + count {
-            *ledger.acked.entry(number).or_default() += 1;
             let offset = base_offset + (number - first) as i64;
+            ledger.acked.entry(number).or_default().push(offset);
             if let Some(other) = promised.insert(offset, (producer, number))
                 && (other != (producer, number) || !ledger.is_idempotent)
             {
@@ -128,6 +221,13 @@ impl Model {
         let end = state.ends.entry(ledger.partition).or_default();
         *end = (*end).max(base_offset + count as i64);
         doubled.into_iter().for_each(|text| state.violation(text));
+    }
+
+    /// What an answer to a request that begins now may not be behind.
+    pub fn bounds(&self, partition: TopicPartition) -> Bounds {
+        let state = self.0.lock();
+        let end = state.ends.get(&partition).copied().unwrap_or(0);
+        Bounds { end, log_start: state.start(partition).promised }
     }
 
     /// The least end that an answer to a request which begins now may name.
@@ -143,38 +243,75 @@ impl Model {
     /// A client got an answer without an error.
     pub fn seen(&self, client: u32, seen: &Seen) {
         let mut state = self.0.lock();
-        let Seen { partition, floor, log_start, high_watermark, .. } = *seen;
-        if high_watermark < floor {
-            state.violation(format!(
-                "{partition}: client {client} sees watermark {high_watermark} after {floor}"
-            ));
-        }
-        let last = state.last_seen.insert((client, partition), (high_watermark, log_start));
-        if last.is_some_and(|last| high_watermark < last.0 || log_start < last.1) {
-            state.violation(format!(
-                "{partition}: client {client} sees start {log_start} and watermark \
-                 {high_watermark} after {last:?}"
-            ));
+        let Seen { partition, high_watermark, .. } = *seen;
+        if !seen.is_stale {
+            state.check_ends(client, seen);
         }
         let end = state.ends.entry(partition).or_default();
         *end = (*end).max(high_watermark);
         let mut expected = None;
         for (offset, name) in &seen.records {
-            if expected.is_some_and(|expected| expected != *offset) || *offset >= high_watermark {
+            if expected.is_some_and(|expected| expected != *offset) {
                 state.violation(format!("{partition}: offset {offset} follows on {expected:?}"));
             }
+            if *offset >= high_watermark {
+                state.violation(format!("{partition}: {offset} beyond {high_watermark}"));
+            }
             expected = Some(offset + 1);
-            let before = state.read.entry(partition).or_default().insert(*offset, *name);
-            if before.is_some_and(|before| before != *name) {
-                state.violation(format!("{partition} {offset}: read {before:?}, now {name:?}"));
-            }
-            let promised = state.promised.get(&partition).and_then(|all| all.get(offset)).copied();
-            if promised.is_some_and(|promised| promised != *name) {
-                state.violation(format!(
-                    "{partition} {offset}: acknowledged {promised:?}, but read {name:?}"
-                ));
-            }
+            state.check_record(partition, *offset, *name);
         }
+    }
+
+    /// Somebody asks to delete the records below `offset`, or all where there is none.
+    pub fn deletes(&self, partition: TopicPartition, offset: Option<i64>) {
+        let mut state = self.0.lock();
+        let start = state.starts.entry(partition).or_default();
+        start.asked = start.asked.max(offset.unwrap_or(0));
+        start.asked_for_all |= offset.is_none();
+    }
+
+    /// The records below `low_watermark` are deleted, says the broker; `asked` is what was asked.
+    pub fn deleted(&self, partition: TopicPartition, asked: Option<i64>, low_watermark: i64) {
+        let mut state = self.0.lock();
+        let start = state.starts.entry(partition).or_default();
+        start.promised = start.promised.max(low_watermark);
+        let now = start.now;
+        if low_watermark > now || asked.is_some_and(|asked| low_watermark < asked) {
+            state.violation(format!(
+                "{partition}: asked to delete up to {asked:?}, told {low_watermark}, is {now}"
+            ));
+        }
+    }
+
+    /// The metadata store has moved a log start, or was asked to.
+    pub fn log_start_moved(&self, partition: TopicPartition, log_start: i64) {
+        let mut state = self.0.lock();
+        let start = state.starts.entry(partition).or_default();
+        let before = start.now;
+        start.now = log_start;
+        if log_start < before {
+            state.violation(format!("{partition}: log start goes back to {log_start}"));
+        } else if log_start > before && log_start > start.asked && !start.asked_for_all {
+            state.violation(format!("{partition}: nobody asked for log start {log_start}"));
+        }
+    }
+
+    /// The log start, as the metadata store has it.
+    pub fn log_start(&self, partition: TopicPartition) -> i64 {
+        self.0.lock().log_start(partition)
+    }
+
+    /// A client was told that `offset` is out of range.
+    pub fn out_of_range(&self, client: u32, partition: TopicPartition, offset: i64) {
+        let mut state = self.0.lock();
+        if offset >= state.log_start(partition) {
+            state.violation(format!("client {client}: fetch {partition} {offset}: out of range"));
+        }
+    }
+
+    /// Works on what is known.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        work(&mut self.0.lock())
     }
 
     /// All partitions that anything was sent to or read from.
@@ -194,6 +331,7 @@ impl Model {
         state.promised.remove(&partition);
         state.read.remove(&partition);
         state.ends.remove(&partition);
+        state.starts.remove(&partition);
         state.last_seen.retain(|(_, of), _| *of != partition);
     }
 
@@ -201,7 +339,8 @@ impl Model {
     pub fn check_content(&self, partition: TopicPartition, content: &[(i64, RecordName)]) {
         let state = &mut *self.0.lock();
         let mut found = Vec::new();
-        for (expected, (offset, _)) in (0..).zip(content) {
+        let start = state.start(partition).now;
+        for (expected, (offset, _)) in (start..).zip(content) {
             if expected != *offset {
                 found.push(format!("{partition}: offset {offset} where {expected} belongs"));
                 break;
@@ -209,7 +348,8 @@ impl Model {
         }
         let by_offset: BTreeMap<i64, RecordName> = content.iter().copied().collect();
         for (what, records) in [("acknowledged", &state.promised), ("read", &state.read)] {
-            for (offset, name) in records.get(&partition).into_iter().flatten() {
+            let of_partition = records.get(&partition).into_iter().flatten();
+            for (offset, name) in of_partition.filter(|(offset, _)| **offset >= start) {
                 let there = by_offset.get(offset);
                 if there != Some(name) {
                     found.push(format!("{partition} {offset}: {what} {name:?}, now {there:?}"));
@@ -223,7 +363,7 @@ impl Model {
         for (id, ledger) in &state.producers {
             if ledger.partition == partition {
                 let of_producer = numbers.remove(id).unwrap_or_default();
-                ledger.check(*id, &of_producer, &mut found);
+                ledger.check(*id, &of_producer, start, &mut found);
             }
         }
         if let Some(stranger) = numbers.keys().next() {
@@ -235,11 +375,13 @@ impl Model {
 
 impl Ledger {
     /// Checks the numbers of a producer's records as they follow each other in the log.
-    fn check(&self, id: u32, numbers: &[u64], found: &mut Vec<String>) {
+    /// Those below `start` are not among them.
+    fn check(&self, id: u32, numbers: &[u64], start: i64, found: &mut Vec<String>) {
         if self.is_idempotent {
-            let is_whole = numbers.iter().copied().eq(0..numbers.len() as u64);
+            let first = if start > 0 { numbers.first().copied().unwrap_or(0) } else { 0 };
+            let is_whole = numbers.iter().copied().eq(first..first + numbers.len() as u64);
             if !is_whole {
-                let gap = (0..).zip(numbers).find(|(expected, number)| expected != *number);
+                let gap = (first..).zip(numbers).find(|(expected, number)| expected != *number);
                 found.push(format!("idempotent producer {id}: expected and found {gap:?}"));
             }
             return;
@@ -258,8 +400,9 @@ impl Ledger {
         }
         for (number, sent) in (0..).zip(&self.sent) {
             let count = counts.get(&number).copied().unwrap_or(0);
-            let acked = self.acked.get(&number).copied().unwrap_or(0);
-            if count > *sent || count < acked {
+            let acked = self.acked.get(&number).into_iter().flatten();
+            let acked = acked.filter(|offset| **offset >= start).count();
+            if count > *sent || (count as usize) < acked {
                 found.push(format!(
                     "producer {id}: {number} sent {sent}, acknowledged {acked}, found {count} times"
                 ));

@@ -1,15 +1,14 @@
-//! Three bugs that the checks must find. They sit in the fault decorators, so that the product has
+//! Bugs that the checks must find. They sit in the fault decorators, so that the product has
 //! no test code: the broker above is the real one, and believes a store that lies.
 
 use crate::fault_metadata::FaultMetadata;
-use floe_env::{Env, Lane};
+use crate::object_server::ObjectServer;
+use floe_env::{Env, Lane, Result};
 use floe_metadata::Backend;
-use floe_metadata::facts::Fence;
+use floe_metadata::facts::{Change, Check, Expect, Fence};
 use floe_metadata::rows::{
     BatchOutcome, PartitionState, SectionFacts, SectionOutcome, SegmentFacts, SegmentOutcome,
 };
-use floe_store::{MemoryStore, ObjectStore};
-use futures::FutureExt;
 use kfs::{SegmentId, TopicPartition};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -41,6 +40,26 @@ pub enum Plant {
     /// A successor goes on with the next free segment number that it sees when it starts, as if no
     /// PUT of its predecessor could still arrive, and takes an object that exists for its own.
     SuccessorIgnoresLatePut,
+    /// The fence of a commit is not checked.
+    CommitWithoutFence,
+    /// The metadata store knows of no object when a cleaner asks.
+    KnowsNoObject,
+    /// Deletions are answered and not made.
+    DeletesNothing,
+    /// The put of a merged object is answered before it is made.
+    MergedPutComesLater,
+    /// A log start is told to have moved and has not.
+    LogStartStays,
+    /// A log start moves further than it was asked to.
+    LogStartTooFar,
+    /// A table's pointer moves whatever it was.
+    PointerWithoutCompare,
+    /// The end of a topic that a table's cut reads is told too small.
+    CutTooShort,
+    /// The directory store does not sync its directories.
+    NamesAreNotSynced,
+    /// SQLite does not sync its log.
+    LastTransactionIsLost,
 }
 
 /// A bug of the commit.
@@ -58,15 +77,41 @@ impl Plant {
         match self {
             Self::AcknowledgeBeforeCommit => Some(CommitBug::Early(Promises::new(env.clone()))),
             Self::AmbiguousCommitTwice => Some(CommitBug::Twice(Renamed::default())),
-            Self::Nothing | Self::SuccessorIgnoresLatePut => None,
+            _ => None,
         }
     }
 
-    /// What this bug does to the keys of one life that starts now.
-    pub fn renumbered(self, objects: &MemoryStore, numbers: &Numbers) -> Option<Renumbered> {
-        let is_this = self == Self::SuccessorIgnoresLatePut;
-        is_this.then(|| Renumbered::after(objects, numbers.clone()))
+    /// True for a bug that keeps objects under other keys than the broker knows.
+    pub fn renames_objects(self) -> bool {
+        matches!(self, Self::AmbiguousCommitTwice | Self::SuccessorIgnoresLatePut)
     }
+
+    /// True for a bug that only a power cut shows.
+    pub fn needs_machine(self) -> bool {
+        matches!(self, Self::NamesAreNotSynced | Self::LastTransactionIsLost)
+    }
+
+    /// What this bug does to the keys of one life that starts now.
+    pub async fn renumbered(self, objects: &ObjectServer, numbers: &Numbers) -> Option<Renumbered> {
+        let is_this = self == Self::SuccessorIgnoresLatePut;
+        if is_this { Some(Renumbered::after(objects, numbers.clone()).await) } else { None }
+    }
+}
+
+/// A fence that holds, whatever the given one says.
+///
+/// # Errors
+/// Whatever the backend answers.
+pub async fn current_fence(backend: &dyn Backend, fence: &Fence) -> Result<Fence> {
+    let key = fence.0.key.clone();
+    let value = backend.get(std::slice::from_ref(&key)).await?.pop().flatten();
+    let expect = value.map_or(Expect::Absent, Expect::Value);
+    Ok(Fence(Check { key, expect }))
+}
+
+/// The same change, whatever was there before.
+pub fn without_checks(change: &Change) -> Change {
+    Change { checks: Vec::new(), ..change.clone() }
 }
 
 /// Forgets that a segment's commit was asked before.
@@ -166,11 +211,10 @@ const NUMBERED: &str = "numbered-";
 
 impl Renumbered {
     /// Goes on after the greatest number that is there now.
-    fn after(objects: &MemoryStore, known: Numbers) -> Self {
-        let listed = objects.list("", None, usize::MAX).now_or_never();
-        let listed = listed.and_then(std::result::Result::ok).unwrap_or_default();
-        let numbers = listed.iter().filter_map(|object| {
-            object.key.rsplit_once(NUMBERED)?.1.strip_suffix(".kfs")?.parse::<u64>().ok()
+    async fn after(objects: &ObjectServer, known: Numbers) -> Self {
+        let listed = objects.keys("").await.unwrap_or_default();
+        let numbers = listed.iter().filter_map(|key| {
+            key.rsplit_once(NUMBERED)?.1.strip_suffix(".kfs")?.parse::<u64>().ok()
         });
         let first = numbers.max().map_or(0, |last| last + 1);
         Self { first, known }

@@ -2,7 +2,7 @@
 //! events.
 
 use floe_sim::calls::{Deaths, Phase};
-use floe_sim::cluster::DEADLY_KINDS;
+use floe_sim::cluster::{DEADLY_KINDS, Tally};
 use floe_sim::{Plant, Report, run};
 
 fn number(variable: &str) -> Option<u64> {
@@ -19,6 +19,12 @@ fn explain(report: &Report) -> String {
     )
 }
 
+/// CPU seconds that this thread has taken, where the system says so.
+fn cpu_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
+}
+
 #[test]
 fn no_seed_finds_a_violation() {
     let (seeds, is_single) = match number("FLOE_SIM_SEED") {
@@ -26,7 +32,9 @@ fn no_seed_finds_a_violation() {
         None => (0..number("FLOE_SIM_SEEDS").unwrap_or(50), false),
     };
     let (mut deaths, mut failed) = (Deaths::new(), Vec::new());
-    let (mut kills, mut starts, mut acknowledged, mut events) = (0, 0, 0, 0);
+    let (mut lives, mut acknowledged, mut events, mut orphans) = (Tally::default(), 0, 0, 0);
+    let began = cpu_seconds();
+    let count = seeds.end - seeds.start;
     for seed in seeds {
         let report = run(seed, Plant::Nothing);
         if is_single {
@@ -39,20 +47,22 @@ fn no_seed_finds_a_violation() {
         for (moment, count) in report.deaths {
             *deaths.entry(moment).or_default() += count;
         }
-        kills += report.lives.kills;
-        starts += report.lives.starts;
+        lives.add(&report.lives);
+        orphans += report.table_orphans;
         acknowledged += report.acknowledged;
         events += report.events;
     }
-    println!(
-        "{starts} starts, {kills} kills, {acknowledged} records acknowledged, {events} events"
-    );
+    if let (Some(began), Some(ended)) = (began, cpu_seconds()) {
+        println!("{:.2} CPU seconds a seed", (ended - began) / count as f64);
+    }
+    println!("{lives:?}");
+    println!("{acknowledged} records acknowledged, {events} events, {orphans} table orphans");
     println!("{:<20} {:>8} {:>8} {:>8}", "died", "before", "in", "after");
-    let count = |kind: &'static str, phase| deaths.get(&(kind, phase)).copied().unwrap_or(0);
+    let died = |kind: &'static str, phase| deaths.get(&(kind, phase)).copied().unwrap_or(0);
     let mut never = Vec::new();
     for (kind, _) in DEADLY_KINDS {
         let [before, within, after] =
-            [Phase::Before, Phase::In, Phase::After].map(|phase| count(kind, phase));
+            [Phase::Before, Phase::In, Phase::After].map(|phase| died(kind, phase));
         println!("{kind:<20} {before:>8} {within:>8} {after:>8}");
         if before == 0 || within == 0 || after == 0 {
             never.push(*kind);

@@ -38,7 +38,24 @@ const LISTED_PER_PAGE: usize = 1000;
 const LISTED_PAGES_PER_ROUND_MAX: usize = 8;
 /// A sweep for orphans begins when a registration has ended, and this long after the last one: an
 /// upload may arrive after its broker is gone.
-const SWEEP_AGAIN_AFTER: Duration = Duration::from_hours(6);
+pub const SWEEP_AGAIN_AFTER: Duration = Duration::from_hours(6);
+/// When objects are deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct CleanRules {
+    /// See [`CLEAN_PAUSE`].
+    pub pause: Duration,
+    /// See [`GRACE`].
+    pub grace: Duration,
+    /// See [`SWEEP_AGAIN_AFTER`].
+    pub sweep_again_after: Duration,
+}
+
+impl Default for CleanRules {
+    fn default() -> Self {
+        Self { pause: CLEAN_PAUSE, grace: GRACE, sweep_again_after: SWEEP_AGAIN_AFTER }
+    }
+}
+
 /// Where orphans are looked for.
 static FOLDERS: [&str; 2] = [FRESH_FOLDER, MERGED_FOLDER];
 
@@ -59,6 +76,7 @@ struct Inner {
     env: Env,
     log: Log,
     metadata: MetadataStore,
+    rules: CleanRules,
     memory: Mutex<Memory>,
 }
 
@@ -86,15 +104,15 @@ struct Sweep {
 
 impl Cleaner {
     /// A cleaner under the log's registration.
-    pub fn new(env: &Env, log: &Log, metadata: MetadataStore) -> Self {
+    pub fn new(env: &Env, log: &Log, metadata: MetadataStore, rules: CleanRules) -> Self {
         let memory = Mutex::default();
-        Self(Arc::new(Inner { env: env.clone(), log: log.clone(), metadata, memory }))
+        Self(Arc::new(Inner { env: env.clone(), log: log.clone(), metadata, rules, memory }))
     }
 
     /// Starts the background job.
     pub fn start(&self, shutdown: Shutdown) -> Background {
         let cleaner = self.clone();
-        Background::start(&self.0.env, "clean", CLEAN_PAUSE, shutdown, move || {
+        Background::start(&self.0.env, "clean", self.0.rules.pause, shutdown, move || {
             let cleaner = cleaner.clone();
             async move {
                 let done = cleaner.round().await?;
@@ -124,7 +142,7 @@ impl Cleaner {
 impl Inner {
     /// Deletes what has been dead for the grace, oldest first.
     async fn delete_dead(&self) -> Result<usize> {
-        let grace_ms = i64::try_from(GRACE.as_millis()).unwrap_or(i64::MAX);
+        let grace_ms = i64::try_from(self.rules.grace.as_millis()).unwrap_or(i64::MAX);
         let before_ms = self.metadata.now_ms().await?.saturating_sub(grace_ms);
         let mut deleted = 0;
         for _ in 0..DEAD_PAGES_PER_ROUND_MAX {
@@ -145,7 +163,7 @@ impl Inner {
         if memory.sweep.is_none() {
             let epochs = self.metadata.broker_epochs().await?;
             let is_done = |(swept, at): &(Vec<BrokerEpochs>, Instant)| {
-                *swept == epochs && self.env.monotonic() - *at < SWEEP_AGAIN_AFTER
+                *swept == epochs && self.env.monotonic() - *at < self.rules.sweep_again_after
             };
             if memory.swept.as_ref().is_some_and(is_done) {
                 return Ok(0);

@@ -31,7 +31,7 @@ mod writer;
 
 pub use append::{AppendBatch, AppendError, AppendResult, Appended, NoObserver, Observer, Ticket};
 pub use blocks::CacheStats;
-pub use clean::Cleaner;
+pub use clean::{CleanRules, Cleaner};
 pub use cut::{BudgetRules, CutReason, CutRules, Pace};
 pub use extents::LEADER_EPOCH;
 pub use keys::segment_key;

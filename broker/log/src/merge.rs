@@ -22,8 +22,8 @@ mod object;
 mod plan;
 
 pub use plan::{
-    AGE_MS, AGED_GROWTH_MIN, AGED_PIECES_MIN, EXTENT_BYTES_MAX, FRESH_KEPT, GROWTH_MIN, MergeRules,
-    OBJECT_BYTES_MAX, PIECES_MIN,
+    AGE_MS, AGED_GROWTH_MIN, AGED_PIECES_MIN, EXTENT_BYTES_MAX, FRESH_KEPT, GROWTH_MIN,
+    MERGE_PAUSE, MergeRules, OBJECT_BYTES_MAX, PIECES_MIN,
 };
 
 use crate::blocks::Blocks;
@@ -39,11 +39,8 @@ use kfs::{PartitionIndex, TopicPartition};
 use object::{Merge, MergedObject};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// Pause between rounds.
-pub const MERGE_PAUSE: Duration = Duration::from_secs(10);
 /// Extents that one look at a partition brings at most, and so sources of one merge.
 const EXTENTS_PER_LOOK: usize = 1024;
 /// Looks at one partition in one round at most; each merges once at most.
@@ -116,7 +113,7 @@ impl Merger {
     /// Starts the background job.
     pub fn start(&self, shutdown: Shutdown) -> Background {
         let (merger, asked) = (self.clone(), shutdown.clone());
-        Background::start(&self.0.env, "merge", MERGE_PAUSE, shutdown, move || {
+        Background::start(&self.0.env, "merge", self.0.rules.pause, shutdown, move || {
             let (merger, asked) = (merger.clone(), asked.clone());
             async move {
                 let done = merger.round(&asked).await?;

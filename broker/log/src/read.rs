@@ -32,7 +32,8 @@ pub struct FetchFrom {
 /// What a fetch from one partition got.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// The partition's ends.
+    /// The partition's ends: no record lies beyond. Records below the log start are missing where it
+    /// moved while they were read.
     pub state: PartitionState,
     /// Whole batches by offset, the first of which holds the offset asked for, if there was any.
     pub records: Vec<Bytes>,
@@ -116,6 +117,8 @@ impl Reader {
             Err(error) if error.kind() == ErrorKind::Invalid => self.records(from, end).await?,
             records => records?,
         };
+        // Extents come with newer ends than were known before, and may reach beyond those.
+        let state = self.partitions.state(from.partition).unwrap_or(state);
         Ok(Fetched { state, records })
     }
 

@@ -1,9 +1,9 @@
 //! A consumer that reads all partitions of a topic over and over, and looks at their ends.
 
-use super::{Context, PATIENCE, records_of, topic_name};
+use super::{Context, OF_REPLACED, PATIENCE, records_of, topic_name};
 use crate::client::{Connection, Gone};
 use crate::dice::{below, between_ms, chance, pick};
-use crate::model::{RecordName, Seen};
+use crate::model::{Bounds, RecordName, Seen};
 use floe_wire::ErrorCode;
 use floe_wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use floe_wire::messages::fetch_response::PartitionData;
@@ -16,8 +16,9 @@ use std::time::Duration;
 /// The first version that names topics by id.
 const TOPIC_IDS_SINCE: i16 = 13;
 const LIST_OFFSETS_VERSION: i16 = 7;
-/// ListOffsets: the end of the log.
+/// ListOffsets: the end of the log, and its start.
 const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
 /// Codes after which a client asks again.
 const MAY_RETRY: [ErrorCode; 2] = [ErrorCode::RequestTimedOut, ErrorCode::KafkaStorageError];
 
@@ -41,7 +42,7 @@ impl Consumer {
     pub async fn run(mut self) {
         let env = self.context.env.clone();
         while !self.context.stop.is_triggered() {
-            let mut connection = self.context.connect().await;
+            let mut connection = self.context.connect_somewhere().await;
             let ended = self.serve(&mut connection).await;
             if let Err(gone) = ended {
                 self.context.note(&format!("disconnected: {gone}"));
@@ -54,11 +55,14 @@ impl Consumer {
         let env = self.context.env.clone();
         while !self.context.stop.is_triggered() {
             if chance(&env, 50) {
-                self.look_at_ends(connection).await?;
+                self.look_at_ends(connection, LATEST).await?;
             }
             if chance(&env, 20) {
                 for position in self.positions.values_mut() {
                     *position = below(&env, *position as u64 + 1) as i64;
+                }
+                if chance(&env, 500) {
+                    self.look_at_ends(connection, EARLIEST).await?;
                 }
             }
             self.fetch(connection, 1 + below(&env, 2000) as i32).await?;
@@ -80,6 +84,7 @@ impl Consumer {
         let mut content: BTreeMap<_, Vec<_>> = BTreeMap::new();
         let deadline = self.context.env.monotonic() + Duration::from_secs(120);
         let mut connection = self.context.connect().await;
+        self.look_at_ends(&mut connection, EARLIEST).await.map_err(|gone| gone.to_string())?;
         loop {
             let seen = self.fetch(&mut connection, 0).await.map_err(|gone| gone.to_string())?;
             let mut is_over = seen.len() == self.positions.len();
@@ -102,8 +107,8 @@ impl Consumer {
         max_wait_ms: i32,
     ) -> Result<Vec<Seen>, Gone> {
         let env = &self.context.env;
-        let floors: Vec<i64> =
-            self.positions.keys().map(|partition| self.context.model.end(*partition)).collect();
+        let bounds = |partition| self.context.model.bounds(partition);
+        let bounds: Vec<Bounds> = self.positions.keys().copied().map(bounds).collect();
         let bytes_max = pick(env, &[1, 2000, 1 << 20]);
         let request = self.request(max_wait_ms, bytes_max);
         let answer = connection.call(self.version, &request);
@@ -111,14 +116,25 @@ impl Consumer {
         let answer = answer.unwrap_or_else(|| Err(Gone("no answer in time".to_owned())))?;
         let mut all = Vec::new();
         let partitions: Vec<TopicPartition> = self.positions.keys().copied().collect();
-        for (partition, floor) in partitions.into_iter().zip(floors) {
+        let is_stale = connection.is_stale();
+        let mut reset = false;
+        for (partition, bounds) in partitions.into_iter().zip(bounds) {
             let index = partition.partition.0;
             let data = answer.responses.iter().flat_map(|topic| &topic.partitions);
             let found = data.into_iter().find(|data| data.partition_index == index);
             match found {
-                Some(data) => all.extend(self.take(partition, floor, data)),
+                Some(data) if data.error_code == ErrorCode::OffsetOutOfRange.code() => {
+                    let (id, from) = (self.context.id, self.positions[&partition]);
+                    self.context.note(&format!("fetch {partition} {from}: out of range"));
+                    self.context.model.out_of_range(id, partition, from);
+                    reset = true;
+                }
+                Some(data) => all.extend(self.take(partition, (bounds, is_stale), data)),
                 None => self.context.model.violation(format!("{partition} lacks in an answer")),
             }
+        }
+        if reset {
+            self.look_at_ends(connection, EARLIEST).await?;
         }
         Ok(all)
     }
@@ -126,14 +142,16 @@ impl Consumer {
     fn take(
         &mut self,
         partition: TopicPartition,
-        floor: i64,
+        (bounds, is_stale): (Bounds, bool),
         data: &PartitionData,
     ) -> Option<Seen> {
         let Context { model, id, .. } = &self.context;
         let from = self.positions[&partition];
         if data.error_code != 0 {
             self.context.note(&format!("fetch {partition} {from}: code {}", data.error_code));
-            if MAY_RETRY.iter().all(|may| may.code() != data.error_code) {
+            let of_replaced = if is_stale { &OF_REPLACED[..] } else { &[] };
+            let mut may_retry = MAY_RETRY.iter().chain(of_replaced);
+            if may_retry.all(|may| may.code() != data.error_code) {
                 let code = data.error_code;
                 model.violation(format!("client {id}: fetch {partition} {from}: code {code}"));
             }
@@ -149,12 +167,15 @@ impl Consumer {
         if let Some((last, _)) = records.last() {
             self.positions.insert(partition, last + 1);
         }
-        if records.first().is_some_and(|(first, _)| *first != from) {
+        let start = model.log_start(partition);
+        if records.first().is_some_and(|(first, _)| *first != from && *first > start) {
             model.violation(format!("client {id}: {partition} {from}: begins at {:?}", records[0]));
         }
         let seen = Seen {
             partition,
-            floor,
+            bounds,
+            is_stale,
+            from,
             log_start: data.log_start_offset.max(0),
             high_watermark: data.high_watermark,
             records,
@@ -190,14 +211,16 @@ impl Consumer {
             .with_topics(vec![topic])
     }
 
-    async fn look_at_ends(&self, connection: &mut Connection) -> Result<(), Gone> {
-        let model = &self.context.model;
+    /// Asks where the log ends, or where it starts: then reading goes on at that offset at least.
+    async fn look_at_ends(&mut self, connection: &mut Connection, which: i64) -> Result<(), Gone> {
+        let model = self.context.model.clone();
         let partitions: Vec<TopicPartition> = self.positions.keys().copied().collect();
-        let floors: Vec<i64> = partitions.iter().map(|partition| model.end(*partition)).collect();
+        let bounds: Vec<Bounds> =
+            partitions.iter().map(|partition| model.bounds(*partition)).collect();
         let asked = partitions.iter().map(|partition| {
             ListOffsetsPartition::default()
                 .with_partition_index(partition.partition.0)
-                .with_timestamp(LATEST)
+                .with_timestamp(which)
         });
         let topic = ListOffsetsTopic::default()
             .with_name(topic_name(&self.topic))
@@ -208,11 +231,16 @@ impl Consumer {
         for found in answer.topics.iter().flat_map(|topic| &topic.partitions) {
             let at = partitions.iter().position(|each| each.partition.0 == found.partition_index);
             let (code, offset) = (found.error_code, found.offset);
-            self.context.note(&format!("end {}: {offset} code {code}", found.partition_index));
+            self.context.note(&format!("end {which} {}: {offset} code {code}", partitions.len()));
             let Some(at) = at.filter(|_| code == 0) else { continue };
-            if offset < floors[at] {
-                let floor = floors[at];
-                model.violation(format!("{}: end {offset} after {floor}", partitions[at]));
+            let floor = if which == LATEST { bounds[at].end } else { bounds[at].log_start };
+            if offset < floor {
+                model.violation(format!("{}: end {which} {offset} after {floor}", partitions[at]));
+            }
+            if which == EARLIEST
+                && let Some(position) = self.positions.get_mut(&partitions[at])
+            {
+                *position = offset.max(*position);
             }
         }
         Ok(())

@@ -1,17 +1,21 @@
-//! Who uses the broker: producers, consumers, one who makes and deletes topics, and the clock.
+//! Who uses the broker: producers, consumers, one who makes and deletes topics, one who deletes
+//! records, one who queries tables, and the clock.
 
 pub mod churn;
 pub mod consumer;
+pub mod deleter;
+pub mod looker;
 pub mod producer;
 
 use crate::client::{Connection, Gone};
 use crate::cluster::Cluster;
-use crate::dice::between_ms;
+use crate::dice::{between_ms, chance};
 use crate::model::{Model, RecordName, name_of};
 use crate::trace::Trace;
 use floe_env::{Env, Shutdown};
+use floe_iceberg_bridge::ENABLE_CONFIG;
 use floe_wire::ErrorCode;
-use floe_wire::messages::create_topics_request::CreatableTopic;
+use floe_wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use floe_wire::messages::metadata_request::MetadataRequestTopic;
 use floe_wire::messages::{
     CreateTopicsRequest, MetadataRequest, RequestMessage, StrBytes, TopicName,
@@ -19,6 +23,11 @@ use floe_wire::messages::{
 use std::time::Duration;
 use uuid::Uuid;
 
+/// Connections that go to a broker that has been replaced, if there is one, per mille.
+const TO_ZOMBIES: u64 = 150;
+/// What a broker may answer that has been replaced: it is fenced, or does not know the newest topics.
+pub const OF_REPLACED: [ErrorCode; 3] =
+    [ErrorCode::NotLeaderOrFollower, ErrorCode::UnknownTopicOrPartition, ErrorCode::UnknownTopicId];
 /// A client gives an answer up after this time.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes that one batch may decompress to.
@@ -49,6 +58,16 @@ impl Context {
         self.trace.event(self.env.monotonic(), &format!("client {} {text}", self.id));
     }
 
+    /// Waits until a broker listens. At times one answers that has been replaced.
+    pub async fn connect_somewhere(&self) -> Connection {
+        if chance(&self.env, TO_ZOMBIES)
+            && let Some(connection) = self.cluster.connect_to_zombie()
+        {
+            return connection;
+        }
+        self.connect().await
+    }
+
     /// Waits until a broker listens.
     pub async fn connect(&self) -> Connection {
         loop {
@@ -73,12 +92,16 @@ impl Context {
         answer.unwrap_or_else(|| Err(Gone("no answer in time".to_owned())))
     }
 
-    /// Makes sure that a topic exists, and answers its id.
-    pub async fn topic(&self, name: &str, partitions: i32) -> Uuid {
+    /// Makes sure that a topic exists, with or without a table, and answers its id.
+    pub async fn topic(&self, name: &str, partitions: i32, has_table: bool) -> Uuid {
         loop {
             let mut connection = self.connect().await;
-            while let Ok(found) = self.try_topic(&mut connection, name, partitions).await {
-                if let Some(id) = found {
+            while !connection.is_stale()
+                && let Ok(found) =
+                    self.try_topic(&mut connection, name, partitions, has_table).await
+            {
+                // A broker that was replaced meanwhile may tell of a topic that is gone.
+                if let Some(id) = found.filter(|_| !connection.is_stale()) {
                     return id;
                 }
                 self.env.sleep(between_ms(&self.env, 50, 500)).await;
@@ -92,11 +115,16 @@ impl Context {
         connection: &mut Connection,
         name: &str,
         partitions: i32,
+        has_table: bool,
     ) -> Result<Option<Uuid>, Gone> {
+        let config = CreatableTopicConfig::default()
+            .with_name(StrBytes::from_static_str(ENABLE_CONFIG))
+            .with_value(Some(StrBytes::from_string(has_table.to_string())));
         let topic = CreatableTopic::default()
             .with_name(topic_name(name))
             .with_num_partitions(partitions)
-            .with_replication_factor(1);
+            .with_replication_factor(1)
+            .with_configs(vec![config]);
         let request =
             CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(10_000);
         let made = self.call(connection, CREATE_TOPICS_VERSION, &request).await?;

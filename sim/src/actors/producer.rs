@@ -1,7 +1,7 @@
 //! A producer of one partition, idempotent or plain: up to five requests in flight, and everything
 //! without an answer, or with an error, sent again in order with the same sequences.
 
-use super::{Context, PATIENCE, topic_name};
+use super::{Context, OF_REPLACED, PATIENCE, topic_name};
 use crate::client::{Connection, Gone};
 use crate::dice::{below, between_ms, chance, pick};
 use crate::model::value_of;
@@ -66,7 +66,7 @@ impl Producer {
     pub async fn run(mut self) {
         let env = self.context.env.clone();
         while !(self.is_stopping() && self.waiting.iter().all(|batch| batch.is_acknowledged)) {
-            let mut connection = self.context.connect().await;
+            let mut connection = self.context.connect_somewhere().await;
             if let Err(gone) = self.serve(&mut connection).await {
                 self.context.note(&format!("disconnected: {gone}"));
             }
@@ -126,7 +126,7 @@ impl Producer {
             let answer = connection.receive::<ProduceRequest>(self.version);
             let answer = env.timeout(PATIENCE, answer).await;
             let answer = answer.unwrap_or_else(|| Err(Gone("no answer in time".to_owned())))?;
-            let is_acknowledged = self.take(at, &answer, has_failed);
+            let is_acknowledged = self.take(at, &answer, has_failed, connection.is_stale());
             self.waiting[at].is_acknowledged = is_acknowledged;
             has_failed |= !is_acknowledged;
         }
@@ -143,7 +143,7 @@ impl Producer {
     }
 
     /// Takes the answer to the batch at this place in; true if it is acknowledged.
-    fn take(&self, at: usize, answer: &ProduceResponse, has_failed: bool) -> bool {
+    fn take(&self, at: usize, answer: &ProduceResponse, has_failed: bool, is_stale: bool) -> bool {
         let Context { model, id, .. } = &self.context;
         let Batch { first, count, .. } = self.waiting[at];
         let partitions = answer.responses.iter().flat_map(|topic| &topic.partition_responses);
@@ -160,7 +160,8 @@ impl Producer {
         let may_retry = [ErrorCode::RequestTimedOut, ErrorCode::KafkaStorageError];
         let is_behind_failure =
             self.is_idempotent && has_failed && code == ErrorCode::OutOfOrderSequenceNumber.code();
-        if !is_behind_failure && may_retry.iter().all(|may| may.code() != code) {
+        let is_fenced = is_stale && OF_REPLACED.iter().any(|of| of.code() == code);
+        if !is_behind_failure && !is_fenced && may_retry.iter().all(|may| may.code() != code) {
             model.violation(format!("producer {id}: {first}+{count} is refused: code {code}"));
         }
         false

@@ -1,5 +1,8 @@
 //! The log as the bridge reads it.
 
+#[cfg(test)]
+mod tests;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::{Error, Result};
@@ -41,6 +44,7 @@ impl LogReader for BridgeLog {
         until: i64,
         bytes_max: usize,
     ) -> Result<LogRead> {
+        self.know(partition, until).await?;
         let asked = FetchFrom { partition, offset: from, bytes_max, committed_only: true };
         let fetched = self.log.fetch(asked).await.map_err(|error| match error {
             FetchError::Failed(error) => error,
@@ -49,6 +53,10 @@ impl LogReader for BridgeLog {
                 Error::retry(format!("{partition} has no offset {from} any more"))
             }
         })?;
+        // What was deleted while it was read is a gap, which the next cut tells.
+        if fetched.state.log_start_offset > from {
+            return Err(Error::retry(format!("{partition} has no offset {from} any more")));
+        }
         let mut batches: Vec<Bytes> = Vec::new();
         let mut next_offset = from;
         for slice in fetched.records {
@@ -60,10 +68,25 @@ impl LogReader for BridgeLog {
         }
         if batches.is_empty() {
             // A hole without batches up to the end: nothing to give, but nothing to wait for
-            // either.
-            next_offset = until;
+            // either. Behind the end that the log knows of there may be more.
+            next_offset = fetched.state.last_stable_offset;
+        }
+        if next_offset <= from {
+            return Err(Error::retry(format!("{partition} is not known to reach {until} yet")));
         }
         Ok(LogRead { batches, next_offset: next_offset.min(until) })
+    }
+}
+
+impl BridgeLog {
+    /// Lets the log know of a partition's ends up to `until`, which come from the metadata store: a
+    /// commit that is applied there may not have been answered here yet, or another broker's.
+    async fn know(&self, partition: TopicPartition, until: i64) -> Result<()> {
+        let known = self.log.known_state(partition);
+        if known.is_none_or(|state| state.last_stable_offset < until) {
+            self.log.state(partition).await?;
+        }
+        Ok(())
     }
 }
 

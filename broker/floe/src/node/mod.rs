@@ -4,11 +4,13 @@
 mod bridge_log;
 mod export;
 mod inspect;
+mod jobs;
 mod listener;
 mod reconcile;
 mod stores;
 
 pub use bridge_log::BridgeLog;
+pub use jobs::{JobRules, Jobs};
 pub use stores::agree_on_cluster;
 
 use crate::broker::{Broker, Identity};
@@ -17,18 +19,14 @@ use crate::config::Config;
 use crate::http::{self, Readiness, Routes};
 use crate::metrics::{Metrics, set_total};
 use async_trait::async_trait;
-use floe_env::{Background, Env, Error, Lane, Monitor, Result, Shutdown, shutdown_signal};
-use floe_iceberg_bridge::{Bridge, BridgeConfig, catalog};
-use floe_log::{Cleaner, MergeRules, Merger};
+use floe_env::{Env, Error, Lane, Monitor, Result, shutdown_signal};
+use floe_iceberg_bridge::{Bridge, catalog};
 use inspect::BrokerInspect;
 use kfs::ClusterId;
 use std::sync::Arc;
 use stores::Objects;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-
-/// A merged object is no larger than this part of the memory budget; a merge holds twice that.
-const MERGE_MEMORY_SHARE: u64 = 8;
 
 /// Puts a broker together from its parts.
 #[derive(Clone, Copy, Debug)]
@@ -57,12 +55,10 @@ impl Assembly for Node {
             shutdown.clone(),
         )
         .await?;
-        let bridge = config.iceberg.enable.then(|| bridge(&broker, &objects));
-        if let Some(bridge) = &bridge {
-            // Nobody has set it before: the broker has just been made.
-            let _ = broker.tables.set(bridge.clone());
-        }
+        let jobs = Jobs::start(&broker, &objects.store, JobRules::default(), &shutdown);
+        let bridge = jobs.bridge.clone();
         export(&metrics, &broker, &objects, bridge.as_ref());
+        export_jobs(&metrics, jobs.monitors());
         let (ready, readiness) = watch::channel(Readiness::Ready);
         let inspect = Arc::new(BrokerInspect {
             broker: broker.clone(),
@@ -72,14 +68,9 @@ impl Assembly for Node {
             started: env.monotonic(),
         });
         let routes = Routes { readiness, metrics: metrics.clone(), inspect };
-        let router = http::router(routes, bridge.clone().map(catalog::router));
+        let router = http::router(routes, bridge.map(catalog::router));
         let serving_http = http::serve(env.clone(), http, router, shutdown.clone());
         let http_task = env.spawn("http", Lane::Foreground, serving_http);
-        let mut jobs: Vec<Background> =
-            bridge.iter().map(|bridge| bridge.start(shutdown.clone())).collect();
-        jobs.push(broker.expire_groups());
-        jobs.extend(tend_log(&broker, &shutdown));
-        export_jobs(&metrics, &jobs);
         announce(&endpoints);
         let serving = listener::serve(broker.clone(), kafka);
         let serving = env.spawn("kafka listener", Lane::Foreground, serving);
@@ -94,9 +85,7 @@ impl Assembly for Node {
         let _ = serving.await;
         ready.send_replace(Readiness::NotReady("the broker is shutting down".to_owned()));
         // Jobs first: what they still write is fenced by the registration that is given up then.
-        for job in jobs {
-            job.join().await;
-        }
+        jobs.join().await;
         broker.drained().await;
         // Whatever it still answers, nothing waits for it.
         let _ = http_task.await;
@@ -144,44 +133,8 @@ fn identity(config: &Config, endpoints: &Endpoints, cluster: ClusterId) -> Ident
     }
 }
 
-fn bridge(broker: &Arc<Broker>, objects: &Objects) -> Bridge {
-    let settings = &broker.config.iceberg;
-    let config = BridgeConfig {
-        namespace: settings.namespace.clone(),
-        look_timeout: settings.look_timeout,
-        lag_max: settings.commit_interval,
-        delete_retention: settings.delete_retention,
-        ..BridgeConfig::new(broker.identity.cluster)
-    };
-    let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };
-    Bridge::new(
-        broker.env.clone(),
-        config,
-        objects.store.clone(),
-        broker.metadata.clone(),
-        Arc::new(log),
-    )
-}
-
-/// Starts the jobs that keep the log small: merging, cleaning up, and forgetting idle producers.
-fn tend_log(broker: &Broker, shutdown: &Shutdown) -> [Background; 3] {
-    let (env, log, metadata) = (&broker.env, &broker.log, &broker.metadata);
-    let share = broker.config.memory.budget_bytes / MERGE_MEMORY_SHARE;
-    let rules = MergeRules::default();
-    let rules = MergeRules { object_bytes_max: rules.object_bytes_max.min(share), ..rules };
-    let merger = Merger::new(env, log, metadata.clone(), rules);
-    let cleaner = Cleaner::new(env, log, metadata.clone());
-    let expiration = broker.config.kafka.producer_id_expiration;
-    [
-        merger.start(shutdown.clone()),
-        cleaner.start(shutdown.clone()),
-        floe_log::start_producer_expiry(env, metadata.clone(), expiration, shutdown.clone()),
-    ]
-}
-
 /// Shows how the background jobs are doing.
-fn export_jobs(metrics: &Metrics, jobs: &[Background]) {
-    let monitors: Vec<Monitor> = jobs.iter().map(Background::monitor).collect();
+fn export_jobs(metrics: &Metrics, monitors: Vec<Monitor>) {
     metrics.on_scrape(move |families| {
         for monitor in &monitors {
             families.jobs.set(monitor.name(), &monitor.status());

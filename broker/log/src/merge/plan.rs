@@ -10,7 +10,10 @@
 
 use floe_metadata::rows::{Extent, FreshBounds, Place};
 use std::ops::Range;
+use std::time::Duration;
 
+/// Pause between rounds.
+pub const MERGE_PAUSE: Duration = Duration::from_secs(10);
 /// Bytes of a merged object's batches at most.
 pub const OBJECT_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of one extent of a merged object at most, or one batch: what a reader loads at once.
@@ -33,6 +36,8 @@ pub const FRESH_KEPT: FreshBounds = FreshBounds { segments: 4096, extents: 1 << 
 /// When extents are merged.
 #[derive(Clone, Copy, Debug)]
 pub struct MergeRules {
+    /// See [`MERGE_PAUSE`].
+    pub pause: Duration,
     /// See [`OBJECT_BYTES_MAX`].
     pub object_bytes_max: u64,
     /// See [`EXTENT_BYTES_MAX`].
@@ -50,6 +55,7 @@ pub struct MergeRules {
 impl Default for MergeRules {
     fn default() -> Self {
         Self {
+            pause: MERGE_PAUSE,
             object_bytes_max: OBJECT_BYTES_MAX,
             extent_bytes_max: EXTENT_BYTES_MAX,
             pieces_min: PIECES_MIN,

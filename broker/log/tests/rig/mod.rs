@@ -7,7 +7,8 @@ use floe_env::simulated::{Node, SIMULATION_START_MS};
 use floe_env::{Env, Result, Shutdown, ShutdownTrigger, shutdown_signal};
 use floe_log::merge::MergeRound;
 use floe_log::{
-    AppendBatch, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules, Merger, NoObserver, Pace,
+    AppendBatch, CleanRules, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules, Merger,
+    NoObserver, Pace,
 };
 use floe_metadata::brokers::BrokerAddress;
 use floe_metadata::rows::{Extent, Place};
@@ -93,7 +94,8 @@ impl Rig {
     }
 
     pub(crate) fn cleaner(&self) -> Cleaner {
-        Cleaner::new(&self.env, &self.broker.log, self.metadata.clone())
+        let rules = CleanRules::default();
+        Cleaner::new(&self.env, &self.broker.log, self.metadata.clone(), rules)
     }
 
     /// Merges until nothing is left to do.

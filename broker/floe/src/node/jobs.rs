@@ -1,0 +1,90 @@
+//! A broker's background jobs: tables, expiry of groups and idle producers, merging, cleaning up.
+
+use super::bridge_log::BridgeLog;
+use crate::broker::Broker;
+use floe_env::{Background, Monitor, Shutdown};
+use floe_iceberg_bridge::{Bridge, BridgeConfig};
+use floe_log::{CleanRules, Cleaner, MergeRules, Merger};
+use floe_store::ObjectStore;
+use std::sync::Arc;
+
+/// A merged object is no larger than this part of the memory budget; a merge holds twice that.
+const MERGE_MEMORY_SHARE: u64 = 8;
+
+/// By which rules the jobs work. The default is the product's; the simulation has a shorter day.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JobRules {
+    /// When extents are merged.
+    pub merge: MergeRules,
+    /// When objects are deleted.
+    pub clean: CleanRules,
+}
+
+/// The running jobs of one broker.
+pub struct Jobs {
+    /// The tables; `None` where the configuration has none.
+    pub bridge: Option<Bridge>,
+    running: Vec<Background>,
+}
+
+impl Jobs {
+    /// Starts all jobs. They end some time after `shutdown`.
+    pub fn start(
+        broker: &Arc<Broker>,
+        objects: &Arc<dyn ObjectStore>,
+        rules: JobRules,
+        shutdown: &Shutdown,
+    ) -> Self {
+        let bridge = broker.config.iceberg.enable.then(|| bridge(broker, objects.clone()));
+        if let Some(bridge) = &bridge {
+            // Nobody has set it before: the broker has just been made.
+            let _ = broker.tables.set(bridge.clone());
+        }
+        let mut running: Vec<Background> =
+            bridge.iter().map(|bridge| bridge.start(shutdown.clone())).collect();
+        running.push(broker.expire_groups());
+        running.extend(tend_log(broker, rules, shutdown));
+        Self { bridge, running }
+    }
+
+    /// Views of how they are doing.
+    pub fn monitors(&self) -> Vec<Monitor> {
+        self.running.iter().map(Background::monitor).collect()
+    }
+
+    /// Waits until all have ended after a shutdown.
+    pub async fn join(self) {
+        for job in self.running {
+            job.join().await;
+        }
+    }
+}
+
+fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>) -> Bridge {
+    let settings = &broker.config.iceberg;
+    let config = BridgeConfig {
+        namespace: settings.namespace.clone(),
+        look_timeout: settings.look_timeout,
+        lag_max: settings.commit_interval,
+        delete_retention: settings.delete_retention,
+        ..BridgeConfig::new(broker.identity.cluster)
+    };
+    let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };
+    Bridge::new(broker.env.clone(), config, objects, broker.metadata.clone(), Arc::new(log))
+}
+
+/// Starts the jobs that keep the log small: merging, cleaning up, and forgetting idle producers.
+fn tend_log(broker: &Broker, rules: JobRules, shutdown: &Shutdown) -> [Background; 3] {
+    let (env, log, metadata) = (&broker.env, &broker.log, &broker.metadata);
+    let share = broker.config.memory.budget_bytes / MERGE_MEMORY_SHARE;
+    let object_bytes_max = rules.merge.object_bytes_max.min(share);
+    let merge = MergeRules { object_bytes_max, ..rules.merge };
+    let merger = Merger::new(env, log, metadata.clone(), merge);
+    let cleaner = Cleaner::new(env, log, metadata.clone(), rules.clean);
+    let expiration = broker.config.kafka.producer_id_expiration;
+    [
+        merger.start(shutdown.clone()),
+        cleaner.start(shutdown.clone()),
+        floe_log::start_producer_expiry(env, metadata.clone(), expiration, shutdown.clone()),
+    ]
+}

@@ -1,8 +1,8 @@
 //! The simulated host: one node of a simulation on a single-threaded runtime with paused time. Its
 //! clock is tokio's plus an offset, its randomness comes from the run's seed, blocking work runs
 //! inline, and at each poll of one of its tasks the seed may kill it: all its tasks are dropped,
-//! and whatever asks [`Node::is_alive`] (its store handles) goes dead. A node may also be paused, as
-//! a process that is stopped and goes on later without knowing.
+//! and whatever asks [`Node::is_alive`] (its store handles) goes dead. A node may also be paused,
+//! as a process that is stopped and goes on later without knowing.
 
 use crate::host::{BlockingJob, Host, Lane};
 use futures::future::BoxFuture;

@@ -84,7 +84,8 @@ pub struct Parts {
     pub is_remote: bool,
     /// A planted bug.
     pub plant: Plant,
-    /// The first moment to die at, of all that there are; each life that dies at one takes the next.
+    /// The first moment to die at, of all that there are; each life that dies at one takes the
+    /// next.
     pub first_moment: u64,
 }
 

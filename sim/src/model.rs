@@ -3,15 +3,15 @@
 //! * An acknowledged record is in the log at its acknowledged offset, whatever dies.
 //! * It is visible before it is acknowledged: a fetch that begins afterwards sees its end.
 //! * Watermark and log start never go back, for any client.
-//! * A log start moves only as far as somebody asked; from the acknowledgement of a DeleteRecords on
-//!   nothing below is served, and nothing above is ever lost.
+//! * A log start moves only as far as somebody asked; from the acknowledgement of a DeleteRecords
+//!   on nothing below is served, and nothing above is ever lost.
 //! * Offsets are dense, and what was read once reads the same for ever.
 //! * An idempotent producer's records are in the log once each, in order, without a gap; a plain
 //!   one's at most as often as they were sent and at least as often as they were acknowledged, and
 //!   those that were sent once are in order.
 //!
-//! What a client gets from a broker that has been replaced may be old, but never wrong: ends are not
-//! compared, records are. Tables are checked in [`crate::table_model`].
+//! What a client gets from a broker that has been replaced may be old, but never wrong: ends are
+//! not compared, records are. Tables are checked in [`crate::table_model`].
 
 use kfs::{TopicId, TopicPartition};
 use parking_lot::Mutex;

@@ -32,8 +32,8 @@ pub struct FetchFrom {
 /// What a fetch from one partition got.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// The partition's ends: no record lies beyond. Records below the log start are missing where it
-    /// moved while they were read.
+    /// The partition's ends: no record lies beyond. Records below the log start are missing where
+    /// it moved while they were read.
     pub state: PartitionState,
     /// Whole batches by offset, the first of which holds the offset asked for, if there was any.
     pub records: Vec<Bytes>,

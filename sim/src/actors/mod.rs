@@ -25,7 +25,8 @@ use uuid::Uuid;
 
 /// Connections that go to a broker that has been replaced, if there is one, per mille.
 const TO_ZOMBIES: u64 = 150;
-/// What a broker may answer that has been replaced: it is fenced, or does not know the newest topics.
+/// What a broker may answer that has been replaced: it is fenced, or does not know the newest
+/// topics.
 pub const OF_REPLACED: [ErrorCode; 3] =
     [ErrorCode::NotLeaderOrFollower, ErrorCode::UnknownTopicOrPartition, ErrorCode::UnknownTopicId];
 /// A client gives an answer up after this time.

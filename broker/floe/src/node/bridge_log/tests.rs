@@ -4,7 +4,7 @@ use super::BridgeLog;
 use floe_env::simulated::Node;
 use floe_env::{Env, ErrorKind, Shutdown, ShutdownTrigger, shutdown_signal};
 use floe_iceberg_bridge::LogReader;
-use floe_log::{AppendBatch, CutRules, Log, LogConfig, NoObserver};
+use floe_log::{AppendBatch, CutRules, Log, LogConfig, NoObserver, Pace};
 use floe_metadata::brokers::BrokerAddress;
 use floe_metadata::topics::TopicCreation;
 use floe_metadata::{MetadataStore, ModelBackend};
@@ -44,7 +44,7 @@ impl Rig {
             broker: BrokerId(id),
             epoch: registration.epoch,
             fence: registration.fence,
-            cut: CutRules { segment_bytes: 1 << 20, flush_interval, budget: None },
+            cut: CutRules { segment_bytes: 1 << 20, flush_interval, pace: Pace::GroupCommit },
             uploads_max: 4,
             upload_timeout: Duration::from_secs(5),
             pending_bytes_max: 8 << 20,

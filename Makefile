@@ -1,7 +1,7 @@
 # What a developer types. The work is in scripts/; docs/development.md explains the stages.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check sim bench demo advisories clean
+.PHONY: help run test check sim bench conformance demo advisories clean
 # rustup must tell, not download, when the toolchain is missing.
 export RUSTUP_AUTO_INSTALL := 0
 
@@ -31,6 +31,11 @@ bench: ## The measurements beside Kafka; needs Java (ARGS=which)
 	@sh scripts/preflight
 	@scripts/tools
 	@benches/run $(ARGS)
+
+conformance: ## Other people's test suites against Floe; needs Go, Node, Java (ARGS=which)
+	@sh scripts/preflight
+	@scripts/tools
+	@conformance/run $(ARGS)
 
 demo: ## Floe with real data and an SQL prompt on it
 	@sh scripts/preflight

@@ -30,4 +30,4 @@ class Settings:
         s3 = environment.get("S3") == "1"
         if fast:
             return cls(rounds, fast, s3, 64 * MIB, 500, 100, 5, 2)
-        return cls(rounds, fast, s3, 512 * MIB, 5_000, 500, 10, 10)
+        return cls(rounds, fast, s3, 256 * MIB, 2_000, 300, 10, 10)

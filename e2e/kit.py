@@ -12,6 +12,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+import uuid
 
 import confluent_kafka
 import duckdb
@@ -20,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 START_SECONDS = 30
 STOP_SECONDS = 30
 CLIENT_SECONDS = 60
+READY_POLL_SECONDS = 0.02
 # librdkafka reports errors by callback and exception; its log of every refused connection only hides them.
 QUIET = {"log_level": 0}
 LOG_TAIL_BYTES = 20_000
@@ -40,9 +42,12 @@ class Floe:
     """One broker on a folder of its own. Its addresses stay the same over restarts.
 
     kafka, http: `HOST:PORT` of the Kafka protocol and of HTTP; data: its folder; log: what it printed, all starts together.
+    settings: by their names, for --set; environment: variables for what may not stand on a command line; wrapper: a command
+    that runs the broker's.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, settings=None, environment=None, wrapper=()):
+        self.settings, self.environment, self.wrapper = settings or {}, environment or {}, wrapper
         kafka, web = free_ports(2)
         self.kafka, self.http = f"127.0.0.1:{kafka}", f"127.0.0.1:{web}"
         self.data, self.log = folder / "data", folder / "floe.log"
@@ -52,9 +57,10 @@ class Floe:
         """Starts the broker and returns when it is ready."""
         assert self.process is None, "floe runs already"
         binary = os.environ["FLOE_BIN"]
-        command = [binary, "serve", "--data", str(self.data), "--kafka", self.kafka, "--http", self.http]
+        command = [*self.wrapper, binary, "serve", "--data", str(self.data), "--kafka", self.kafka, "--http", self.http]
+        command += [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
         # The tests' own settings are not the broker's, which refuses variables of its prefix that it does not know.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("FLOE_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FLOE_")} | self.environment
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
@@ -63,7 +69,7 @@ class Floe:
             status = self.process.poll()
             assert status is None, f"floe exited with {status} before it was ready"
             assert time.monotonic() < deadline, f"floe was not ready after {START_SECONDS} s"
-            time.sleep(0.05)
+            time.sleep(READY_POLL_SECONDS)
         return self
 
     def is_ready(self):
@@ -187,6 +193,27 @@ def read_all(floe, topic):
         return records
     finally:
         client.close()
+
+
+class S3:
+    """The S3 store of scripts/with-servers. settings, environment: a Floe's, for a key prefix of its own."""
+
+    key, secret, region, bucket = "rigkey", "rigsecret123", "us-east-1", "floe"
+
+    def __init__(self):
+        assert "FLOE_TEST_S3" in os.environ, "no FLOE_TEST_S3: run the tests by scripts/with-servers scripts/e2e"
+        self.endpoint = os.environ["FLOE_TEST_S3"]
+        self.settings = {
+            "store.url": f"s3://{self.bucket}/{uuid.uuid4().hex}", "store.endpoint": self.endpoint,
+            "store.region": self.region, "store.allow_http": "true",
+        }
+        self.environment = {"FLOE_STORE_ACCESS_KEY": self.key, "FLOE_STORE_SECRET_KEY": self.secret}
+
+    def secret_for(self, session):
+        """Tells a DuckDB session where the store is."""
+        address = self.endpoint.partition("://")[2]
+        session.execute(f"""CREATE SECRET (TYPE s3, KEY_ID '{self.key}', SECRET '{self.secret}', REGION '{self.region}',
+            ENDPOINT '{address}', URL_STYLE 'path', USE_SSL false)""")
 
 
 def duckdb_on(floe):

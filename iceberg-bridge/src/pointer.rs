@@ -11,11 +11,14 @@ use bytes::Bytes;
 use floe_env::{Error, Result};
 use floe_metadata::Backend;
 use floe_metadata::facts::{Change, ChangeOutcome, Check, Expect, FactKey, FactRange, Write};
+use floe_metadata::topics::topic_key;
 use kfs::TopicId;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// Times that a topic may change while its table is made.
+const TOPIC_CHANGES_MAX: u32 = 8;
 const FORMAT_VERSION: u32 = 1;
 const TABLES: &str = "tables";
 const TABLE_OF_TOPIC: &str = "table-of-topic";
@@ -116,6 +119,9 @@ pub trait TablePointers: Send + Sync + 'static {
     ) -> Result<Vec<TablePointer>>;
 
     /// Makes a table, if neither its name nor its topic has one.
+    ///
+    /// Errors: `Invalid` where the topic was deleted: a broker that wakes up late must not bring
+    /// its table back.
     async fn create(&self, pointer: &TablePointer) -> Result<ChangeOutcome>;
 
     /// Moves a pointer, if it still is `old`.
@@ -179,14 +185,32 @@ fn removed_of(key: &FactKey, value: &Bytes) -> Result<RemovedTable> {
     Ok(RemovedTable { topic: TopicId(id(1)?), table: id(2)?, removed_ms })
 }
 
-fn topic_key(topic: TopicId) -> FactKey {
+/// The change that makes a table while its topic is what was read.
+fn creation(pointer: &TablePointer, topic: Bytes) -> Change {
+    let by_name = table_key(&pointer.namespace, &pointer.name);
+    let by_topic = table_of_key(pointer.topic());
+    let name = TableName { namespace: pointer.namespace.clone(), name: pointer.name.clone() };
+    let name = serde_json::to_vec(&name).expect("a struct of text is JSON");
+    let absent = |key: &FactKey| Check { key: key.clone(), expect: Expect::Absent };
+    let exists = Check { key: topic_key(pointer.topic()), expect: Expect::Value(topic) };
+    Change {
+        checks: vec![exists, absent(&by_topic), absent(&by_name)],
+        writes: vec![
+            Write::Put(by_topic, Bytes::from(name)),
+            Write::Put(by_name, pointer.encode()),
+        ],
+        ..Change::default()
+    }
+}
+
+fn table_of_key(topic: TopicId) -> FactKey {
     FactKey::new(&[TABLE_OF_TOPIC, &topic.to_string()])
 }
 
 #[async_trait]
 impl TablePointers for FactPointers {
     async fn by_topic(&self, topic: TopicId) -> Result<Option<TablePointer>> {
-        let key = topic_key(topic);
+        let key = table_of_key(topic);
         let Some(bytes) = self.get(key.clone()).await? else { return Ok(None) };
         let table: TableName = serde_json::from_slice(&bytes)
             .map_err(|error| Error::corrupt(format!("fact {}", key.as_str())).with_source(error))?;
@@ -217,20 +241,18 @@ impl TablePointers for FactPointers {
     }
 
     async fn create(&self, pointer: &TablePointer) -> Result<ChangeOutcome> {
-        let by_name = table_key(&pointer.namespace, &pointer.name);
-        let by_topic = topic_key(pointer.topic());
-        let name = TableName { namespace: pointer.namespace.clone(), name: pointer.name.clone() };
-        let name = serde_json::to_vec(&name).expect("a struct of text is JSON");
-        let absent = |key: &FactKey| Check { key: key.clone(), expect: Expect::Absent };
-        let change = Change {
-            checks: vec![absent(&by_topic), absent(&by_name)],
-            writes: vec![
-                Write::Put(by_topic, Bytes::from(name)),
-                Write::Put(by_name, pointer.encode()),
-            ],
-            ..Change::default()
-        };
-        self.0.change(&change).await
+        let topic = topic_key(pointer.topic());
+        for _ in 0..TOPIC_CHANGES_MAX {
+            let known = self.get(topic.clone()).await?;
+            let gone = || Error::invalid(format!("topic {} was deleted", pointer.topic()));
+            let known = known.ok_or_else(gone)?;
+            let outcome = self.0.change(&creation(pointer, known.clone())).await?;
+            // A change of the topic between reading and checking it is no other table.
+            if outcome == ChangeOutcome::Applied || self.get(topic.clone()).await? == Some(known) {
+                return Ok(outcome);
+            }
+        }
+        Err(Error::retry(format!("topic {} keeps changing", pointer.topic())))
     }
 
     async fn swap(&self, old: &TablePointer, new: &TablePointer) -> Result<ChangeOutcome> {
@@ -251,7 +273,7 @@ impl TablePointers for FactPointers {
             checks: vec![Check { key: by_name.clone(), expect: Expect::Value(old.encode()) }],
             writes: vec![
                 Write::Delete(by_name),
-                Write::Delete(topic_key(old.topic())),
+                Write::Delete(table_of_key(old.topic())),
                 Write::Put(note, Bytes::from(now_ms.to_string())),
             ],
             ..Change::default()

@@ -88,12 +88,19 @@ impl NewObject {
 pub(crate) struct CommitWrites {
     /// One answer a segment, in the order asked.
     pub(crate) outcomes: Vec<SegmentOutcome>,
-    /// Outcomes that are new.
-    pub(crate) decided: Vec<(SegmentId, SegmentOutcome)>,
+    /// Which of these are new: the segment, and where its answer is.
+    decided: BTreeMap<SegmentId, usize>,
     /// Partitions that changed, in their order.
     pub(crate) partitions: Vec<(TopicPartition, CommitPartition)>,
     /// Objects that are new.
     pub(crate) objects: Vec<NewObject>,
+}
+
+impl CommitWrites {
+    /// The outcomes that are new.
+    pub(crate) fn decided(&self) -> impl Iterator<Item = (SegmentId, &SegmentOutcome)> {
+        self.decided.iter().map(|(id, at)| (*id, &self.outcomes[*at]))
+    }
 }
 
 /// Every partition that the segments name.
@@ -114,13 +121,13 @@ pub(crate) fn decide_commit(
     let mut writes = CommitWrites::default();
     let mut changed = BTreeSet::new();
     for segment in segments {
-        if let Some(outcome) = rows.decided.get(&segment.id) {
+        let decided_now = writes.decided.get(&segment.id).map(|at| &writes.outcomes[*at]);
+        if let Some(outcome) = rows.decided.get(&segment.id).or(decided_now) {
             writes.outcomes.push(outcome.clone());
             continue;
         }
         let outcome = decide_segment(segment, &mut rows, &mut writes, &mut changed, now_ms);
-        rows.decided.insert(segment.id, outcome.clone());
-        writes.decided.push((segment.id, outcome.clone()));
+        writes.decided.insert(segment.id, writes.outcomes.len());
         writes.outcomes.push(outcome);
     }
     let partitions = rows.partitions.into_iter();

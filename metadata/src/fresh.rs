@@ -242,11 +242,6 @@ impl FreshIndex {
             remembered.partitions.remove(&partition);
         }
     }
-
-    /// Forgets everything.
-    pub(crate) fn clear(&self) {
-        *self.remembered.lock() = Remembered::default();
-    }
 }
 
 /// Which fresh extents somebody needs: those that hold the offsets of a range, by offset and up to

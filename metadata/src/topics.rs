@@ -74,7 +74,9 @@ fn name_key(name: &str) -> FactKey {
     FactKey::new(&["topics", "by-name", name])
 }
 
-fn id_key(id: TopicId) -> FactKey {
+/// The fact that a topic is. It goes with the topic, for good: a change that checks it is made only
+/// while the topic exists.
+pub fn topic_key(id: TopicId) -> FactKey {
     FactKey::new(&["topics", "by-id", &id.to_string()])
 }
 
@@ -128,7 +130,7 @@ impl MetadataStore {
 
     /// The topic of this id.
     pub async fn topic_by_id(&self, id: TopicId) -> Result<Option<Topic>> {
-        let key = id_key(id);
+        let key = topic_key(id);
         let value = self.fact(&key).await?;
         value.map(|value| decode(&key, &value)).transpose()
     }
@@ -175,7 +177,7 @@ impl MetadataStore {
                 checks: vec![unchanged(name_key(name), None), revision_check],
                 writes: vec![
                     put_json(name_key(name), &topic.id.0),
-                    Write::Put(id_key(topic.id), encode(&topic)),
+                    Write::Put(topic_key(topic.id), encode(&topic)),
                     next_revision,
                 ],
                 partitions: created.iter().copied().map(PartitionChange::Create).collect(),
@@ -200,7 +202,7 @@ impl MetadataStore {
                 checks: read.checks,
                 writes: vec![
                     Write::Delete(name_key(&read.topic.name)),
-                    Write::Delete(id_key(id)),
+                    Write::Delete(topic_key(id)),
                     read.next_revision,
                 ],
                 partitions: dropped.into_iter().map(PartitionChange::Drop).collect(),
@@ -275,7 +277,7 @@ impl MetadataStore {
         let change = Change {
             checks: read.checks.clone(),
             writes: vec![
-                Write::Put(id_key(read.topic.id), encode(&read.topic)),
+                Write::Put(topic_key(read.topic.id), encode(&read.topic)),
                 read.next_revision.clone(),
             ],
             partitions: created.into_iter().map(PartitionChange::Create).collect(),
@@ -285,7 +287,7 @@ impl MetadataStore {
 
     async fn read_for_change(&self, id: TopicId) -> Result<Option<Read>> {
         let (revision_check, next_revision) = self.next_revision().await?;
-        let key = id_key(id);
+        let key = topic_key(id);
         let Some(value) = self.fact(&key).await? else {
             return Ok(None);
         };

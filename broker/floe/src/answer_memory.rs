@@ -47,8 +47,8 @@ impl AnswerMemory {
         Self { free: Arc::new(Semaphore::new(units)), units, waiting: Arc::default() }
     }
 
-    /// Takes up to `bytes_max`, less under pressure; waits where too little is left. A fetch that is
-    /// dropped while it waits takes nothing.
+    /// Takes up to `bytes_max`, less under pressure; waits where too little is left. A fetch that
+    /// is dropped while it waits takes nothing.
     pub(crate) async fn take(&self, bytes_max: usize) -> AnswerPermit {
         let least = bytes_max.clamp(1, ANSWER_BYTES_MIN).div_ceil(UNIT_BYTES);
         let share = self.free.available_permits() / SHARE_OF_REST;
@@ -81,8 +81,8 @@ impl AnswerPermit {
         self.permit.num_permits() * UNIT_BYTES
     }
 
-    /// Keeps what an answer of `bytes` needs and gives the rest back. An answer whose first batch is
-    /// larger than what was taken, takes the rest of it where there is some.
+    /// Keeps what an answer of `bytes` needs and gives the rest back. An answer whose first batch
+    /// is larger than what was taken, takes the rest of it where there is some.
     pub(crate) fn resize(&mut self, bytes: usize) {
         let units = bytes.div_ceil(UNIT_BYTES);
         let held = self.permit.num_permits();

@@ -16,6 +16,7 @@ const NO_RETENTION: &str = "Not acted on by Floe yet: no record is deleted by ag
 pub(crate) fn describe(config: &Config, identity: &Identity) -> Vec<DescribedConfig> {
     let mut described = own(config, identity);
     described.extend(kafkas(config));
+    described.extend(of_groups(config));
     described.extend(retention());
     described.extend(behind_topic_configs(config, &described));
     described.sort_by_key(|config| config.name);
@@ -79,15 +80,10 @@ fn own(config: &Config, identity: &Identity) -> Vec<DescribedConfig> {
 /// Settings that Floe has from Kafka.
 fn kafkas(config: &Config) -> Vec<DescribedConfig> {
     let kafka = &config.kafka;
-    let int = |name, value: i64, default: &str, doc: &str| {
-        setting(name, Int, Some(value.to_string()), Some(default), doc)
-    };
     let flag = |name, value: bool, doc: &str| {
         setting(name, Boolean, Some(value.to_string()), Some("true"), doc)
     };
-    let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let idle = ms(kafka.connections_max_idle).to_string();
-    let retention_minutes = ms(kafka.offsets_retention) / 60_000;
     vec![
         flag("auto.create.topics.enable", kafka.auto_create_topics, "Makes topics on first use."),
         flag("delete.topic.enable", kafka.delete_topic, "Lets clients delete topics."),
@@ -105,6 +101,31 @@ fn kafkas(config: &Config) -> Vec<DescribedConfig> {
             "Replication factor that is shown for topics made without one. It has no effect: the \
              object store keeps the data.",
         ),
+        int(
+            "num.partitions",
+            kafka.num_partitions.into(),
+            "1",
+            "Partitions of a topic that is made without a number of its own.",
+        ),
+        int(
+            "producer.id.expiration.ms",
+            ms(kafka.producer_id_expiration),
+            "86400000",
+            "How long a producer that writes no more is remembered, ms.",
+        ),
+        int(
+            "socket.request.max.bytes",
+            kafka.socket_request_max_bytes.into(),
+            "104857600",
+            "Largest request, bytes.",
+        ),
+    ]
+}
+
+/// Settings of groups that Floe has from Kafka.
+fn of_groups(config: &Config) -> Vec<DescribedConfig> {
+    let kafka = &config.kafka;
+    vec![
         int(
             "group.initial.rebalance.delay.ms",
             ms(kafka.group_initial_rebalance_delay),
@@ -124,30 +145,20 @@ fn kafkas(config: &Config) -> Vec<DescribedConfig> {
             "Shortest session timeout that a member may ask for, ms.",
         ),
         int(
-            "num.partitions",
-            kafka.num_partitions.into(),
-            "1",
-            "Partitions of a topic that is made without a number of its own.",
-        ),
-        int(
             "offsets.retention.minutes",
-            retention_minutes,
+            ms(kafka.offsets_retention) / 60_000,
             "10080",
             "How long offsets of a group without members are kept, min.",
         ),
-        int(
-            "producer.id.expiration.ms",
-            ms(kafka.producer_id_expiration),
-            "86400000",
-            "How long a producer that writes no more is remembered, ms.",
-        ),
-        int(
-            "socket.request.max.bytes",
-            kafka.socket_request_max_bytes.into(),
-            "104857600",
-            "Largest request, bytes.",
-        ),
     ]
+}
+
+fn int(name: &'static str, value: i64, default: &str, doc: &str) -> DescribedConfig {
+    setting(name, Int, Some(value.to_string()), Some(default), doc)
+}
+
+fn ms(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Kafka's three names for `retention.ms`.

@@ -73,7 +73,22 @@ pub(crate) struct BlocksKey {
     pub(crate) position: u64,
 }
 
-type Load = Shared<BoxFuture<'static, Result<Blocks>>>;
+/// A load of one extent or of several: one result each.
+type Loads = Shared<BoxFuture<'static, Arc<Vec<Result<Blocks>>>>>;
+
+/// An extent's part of a load.
+#[derive(Clone)]
+struct Load {
+    all: Loads,
+    at: usize,
+}
+
+impl Load {
+    async fn blocks(self) -> Result<Blocks> {
+        let lost = || Err(floe_env::Error::bug("a load answered for fewer extents than it read"));
+        self.all.await.get(self.at).cloned().unwrap_or_else(lost)
+    }
+}
 
 /// The cache; cheap to clone.
 #[derive(Clone)]
@@ -164,52 +179,64 @@ impl BlockCache {
             match inner.loads.get(&key) {
                 Some(running) => running.clone(),
                 None => {
-                    let started = self.start(key.clone(), load());
+                    let load = load();
+                    let all = self.start(vec![key.clone()], async move { vec![load.await] });
+                    let started = Load { all, at: 0 };
                     inner.loads.insert(key, started.clone());
                     started
                 }
             }
         };
-        load.await
+        load.blocks().await
     }
 
-    /// Starts a load that somebody is about to wait for, unless the extent is there or on its way.
-    pub(crate) fn load_ahead<F>(&self, key: BlocksKey, load: impl FnOnce() -> F + Send)
+    /// True for an extent that is there or on its way.
+    pub(crate) fn is_known(&self, key: &BlocksKey) -> bool {
+        let inner = self.inner.lock();
+        inner.entries.contains_key(key) || inner.loads.contains_key(key)
+    }
+
+    /// Starts one load of several extents that somebody is about to wait for. `load` answers for
+    /// each, in the order of the keys.
+    pub(crate) fn load_ahead<F>(&self, keys: Vec<BlocksKey>, load: F)
     where
-        F: Future<Output = Result<Blocks>> + Send + 'static,
+        F: Future<Output = Vec<Result<Blocks>>> + Send + 'static,
     {
         let mut inner = self.inner.lock();
-        if !inner.entries.contains_key(&key) && !inner.loads.contains_key(&key) {
-            inner.misses += 1;
-            let started = self.start(key.clone(), load());
-            inner.loads.insert(key, started);
+        inner.misses += keys.len() as u64;
+        let all = self.start(keys.clone(), load);
+        for (at, key) in keys.into_iter().enumerate() {
+            inner.loads.insert(key, Load { all: all.clone(), at });
         }
     }
 
-    fn start<F>(&self, key: BlocksKey, load: F) -> Load
+    fn start<F>(&self, keys: Vec<BlocksKey>, load: F) -> Loads
     where
-        F: Future<Output = Result<Blocks>> + Send + 'static,
+        F: Future<Output = Vec<Result<Blocks>>> + Send + 'static,
     {
-        let (cache, loaded_key) = (self.clone(), key.clone());
-        let task = self.env.spawn("load extent", Lane::Foreground, async move {
+        let (cache, loaded_keys) = (self.clone(), keys.clone());
+        let task = self.env.spawn("load extents", Lane::Foreground, async move {
             let loaded = load.await;
             let mut inner = cache.inner.lock();
-            inner.loads.remove(&loaded_key);
-            if let Ok(blocks) = &loaded {
-                inner.insert(loaded_key, blocks.clone());
+            for (key, blocks) in loaded_keys.into_iter().zip(&loaded) {
+                inner.loads.remove(&key);
+                if let Ok(blocks) = blocks {
+                    inner.insert(key, blocks.clone());
+                }
             }
             loaded
         });
         let cache = self.clone();
         async move {
-            match task.await {
-                Ok(loaded) => loaded,
-                Err(ended) => {
-                    // The load itself is gone and cannot take its entry out any more.
-                    cache.inner.lock().loads.remove(&key);
+            Arc::new(task.await.unwrap_or_else(|ended| {
+                // The load itself is gone and cannot take its entries out any more.
+                let mut inner = cache.inner.lock();
+                let failed = |key: &BlocksKey| {
+                    inner.loads.remove(key);
                     Err(floe_env::Error::bug(format!("loading an extent: {ended}")))
-                }
-            }
+                };
+                keys.iter().map(failed).collect()
+            }))
         }
         .boxed()
         .shared()

@@ -18,6 +18,7 @@ mod commit;
 pub mod cut;
 mod extents;
 mod keys;
+mod loads;
 mod log;
 pub mod merge;
 mod open_segment;

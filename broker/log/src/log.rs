@@ -116,6 +116,7 @@ impl Log {
         ];
         let pending_units = (config.pending_bytes_max / PENDING_UNIT_BYTES).max(1);
         let reader = Reader {
+            env: env.clone(),
             root: root.into(),
             store,
             metadata,
@@ -152,10 +153,10 @@ impl Log {
         Ok(Ticket(outcome))
     }
 
-    /// Starts to load what a fetch is about to want; waits for nothing. Called for all partitions of
-    /// a request before the first is read, so that they are loaded side by side.
-    pub fn read_ahead(&self, from: &FetchFrom) {
-        self.0.reader.read_ahead(from);
+    /// Starts to load what fetches are about to want; waits for nothing. Called with all partitions
+    /// of a request before the first is read, so that they are loaded together.
+    pub fn read_ahead(&self, wanted: impl IntoIterator<Item = FetchFrom>) {
+        self.0.reader.read_ahead(wanted);
     }
 
     /// Reads from one partition.

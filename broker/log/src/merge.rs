@@ -10,10 +10,10 @@
 //! hold the old extents are not disturbed. A crash at any point leaves an object that nobody names,
 //! which goes with its broker's registration.
 //!
-//! What is merged is packed no longer in its segment's row. So that the others do not pile up there,
-//! the round ends by **unpacking** the oldest segments beyond [`FRESH_KEPT`]: extents that wait for
-//! company get rows of their own. Between two rounds there may be more fresh extents than that; up
-//! to [`INDEXED_EXTENTS_MAX`](floe_metadata::INDEXED_EXTENTS_MAX) of them a reader finds in memory.
+//! What is merged is packed no longer in its segment's row. So that the others do not pile up
+//! there, the round ends by **unpacking** the oldest segments beyond [`FRESH_KEPT`]: extents that
+//! wait for company get rows of their own. Between two rounds there may be more fresh extents; up
+//! to [`INDEXED_EXTENTS_MAX`](floe_metadata::INDEXED_EXTENTS_MAX) a reader finds in memory.
 //!
 //! One merge at a time; it holds its sources' bytes, [`OBJECT_BYTES_MAX`] at most, and copies of
 //! the small batches among them, so twice that at most.

@@ -1,11 +1,12 @@
 //! Reading: offset to extent to blocks. Nothing is listed, and the cost does not grow with the
 //! length of the log.
 
-use crate::blocks::{BlockCache, Blocks, BlocksKey};
-use crate::extents::{slice_from, to_blocks};
+use crate::blocks::{BlockCache, BlockMemory, Blocks};
+use crate::extents::slice_from;
+use crate::loads::cache_key;
 use crate::partitions::Partitions;
 use bytes::Bytes;
-use floe_env::{Error, ErrorKind, Result};
+use floe_env::{Env, Error, ErrorKind, Result};
 use floe_metadata::Backend;
 use floe_metadata::rows::{Extent, PartitionState, Place};
 use floe_store::ObjectStore;
@@ -14,15 +15,6 @@ use std::sync::Arc;
 
 /// Extents that one query of the metadata store brings.
 const EXTENTS_PER_PAGE: usize = 128;
-
-/// So much more than a fetch asks for is loaded ahead, as a factor: what comes next is on its way
-/// while the client still works on this answer.
-const READ_AHEAD_FACTOR: u64 = 2;
-/// Bytes of one partition that are loaded ahead at most: readers of many partitions must not push
-/// each other's extents out of the cache.
-const READ_AHEAD_BYTES_MAX: u64 = 4 << 20;
-/// Extents of one partition that are loaded ahead at most.
-const READ_AHEAD_EXTENTS_MAX: usize = 32;
 
 /// What a fetch from one partition asks for.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +76,7 @@ pub struct TimedOffset {
 /// The read path; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Reader {
+    pub(crate) env: Env,
     pub(crate) root: Arc<str>,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) metadata: Arc<dyn Backend>,
@@ -129,22 +122,6 @@ impl Reader {
         Ok(Fetched { state, records })
     }
 
-    /// Starts to load what a fetch will want and what comes behind it, as far as its extents are
-    /// remembered and not cached. Waits for nothing.
-    pub(crate) fn read_ahead(&self, from: &FetchFrom) {
-        let wanted = (from.bytes_max as u64).saturating_mul(READ_AHEAD_FACTOR);
-        let mut room = wanted.min(READ_AHEAD_BYTES_MAX);
-        let FetchFrom { partition, offset, .. } = *from;
-        for extent in self.partitions.extents(partition, offset, READ_AHEAD_EXTENTS_MAX) {
-            let Some(key) = cache_key(&extent) else { continue };
-            room = match room.checked_sub(extent.bytes()) {
-                Some(left) => left,
-                None => break,
-            };
-            self.cache.load_ahead(key, || self.load(extent));
-        }
-    }
-
     /// Whole batches from the one that holds `from.offset`, below `end`.
     async fn records(&self, from: FetchFrom, end: i64) -> Result<Vec<Bytes>> {
         let mut records = Vec::new();
@@ -154,7 +131,7 @@ impl Reader {
             if extents.is_empty() {
                 break;
             }
-            self.read_ahead(&FetchFrom { offset, bytes_max: room, ..from });
+            self.read_ahead([FetchFrom { offset, bytes_max: room, ..from }]);
             for extent in extents {
                 // Looked at before it is loaded: nobody waits for what the answer has no room for.
                 if extent.base_offset >= end || (room == 0 && !records.is_empty()) {
@@ -213,7 +190,7 @@ impl Reader {
                 Place::Hole | Place::Range { .. } => Ok(Arc::default()),
             };
         };
-        let loaded = self.cache.get(key, || self.load(extent.clone())).await;
+        let loaded = self.cache.get(key, || self.load(extent.clone(), self.cache.memory())).await;
         if loaded.is_err() {
             // The extent may have been replaced and its object deleted: look again next time.
             self.partitions.forget_extents(partition);
@@ -227,22 +204,8 @@ impl Reader {
         let key = key.ok_or_else(|| Error::bug("only ranges of objects have blocks"))?;
         match self.cache.peek(&key) {
             Some(blocks) => Ok(blocks),
-            None => self.load(extent.clone()).await,
-        }
-    }
-
-    /// Reads an extent from the store.
-    fn load(&self, extent: Extent) -> impl Future<Output = Result<Blocks>> + Send + 'static {
-        let (store, root) = (self.store.clone(), self.root.clone());
-        let memory = self.cache.memory().clone();
-        async move {
-            let Place::Range { key, position, length } = &extent.place else {
-                return Err(Error::bug("only ranges of objects are read"));
-            };
-            let object = format!("{root}/{key}");
-            let bytes = store.get_range(&object, *position..position + length).await?;
-            to_blocks(&extent, vec![bytes], true, &memory)
-                .map_err(|error| error.context(&format!("reading {object}")))
+            // Merging has its own bound, and would only push what clients read out of the cache.
+            None => self.load(extent.clone(), &BlockMemory::default()).await,
         }
     }
 
@@ -334,15 +297,5 @@ impl Reader {
             }
         }
         Ok(None)
-    }
-}
-
-/// What the cache calls an extent; `None` where it has no bytes.
-fn cache_key(extent: &Extent) -> Option<BlocksKey> {
-    match &extent.place {
-        Place::Range { key, position, .. } => {
-            Some(BlocksKey { object: key.as_str().into(), position: *position })
-        }
-        Place::Marker { .. } | Place::Hole => None,
     }
 }

@@ -48,21 +48,25 @@ async fn what_comes_behind_a_fetch_is_loaded_while_its_client_is_busy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn partitions_that_are_announced_together_are_loaded_side_by_side() {
+async fn partitions_that_are_announced_together_come_with_one_read_a_segment() {
     let (rig, reader) = cold().await;
     for index in [0, 1] {
         // Extents are remembered from here on.
         fetch(&reader.log, rig.partition(index), 0, 1).await;
     }
+    let before = rig.store.reads();
+    let from = |index| FetchFrom {
+        partition: rig.partition(index),
+        offset: 4,
+        bytes_max: 1 << 20,
+        committed_only: false,
+    };
     let began = Env::current().monotonic();
-    for index in [0, 1] {
-        let partition = rig.partition(index);
-        let from = FetchFrom { partition, offset: 4, bytes_max: 1 << 20, committed_only: false };
-        reader.log.read_ahead(&from);
-    }
+    reader.log.read_ahead([from(0), from(1)]);
     for index in [0, 1] {
         let records = fetch(&reader.log, rig.partition(index), 4, 1 << 20).await;
         assert_eq!(records.len(), SEGMENTS - 4);
     }
-    assert!(Env::current().monotonic() - began < READ * 2, "one partition after the other");
+    assert!(Env::current().monotonic() - began < READ * 2, "one after the other");
+    assert_eq!(rig.store.reads() - before, SEGMENTS - 4);
 }

@@ -96,8 +96,8 @@ pub fn encode_response(
     finish_response(frame).ok_or_else(|| failed("frame is too large".to_owned()))
 }
 
-/// As [`encode_response`], for callers that hold any response in one type. Responses with a function
-/// of their own, such as [`encode_api_versions`], take its way.
+/// As [`encode_response`], for callers that hold any response in one type. Responses with a
+/// function of their own, such as [`encode_api_versions`], take its way.
 ///
 /// # Errors
 /// As [`encode_response`]; `body` must be of the kind that belongs to `api`.

@@ -25,16 +25,17 @@ impl Refusal {
     }
 
     pub(super) fn no_such_namespace(namespace: &str) -> Self {
-        let shown = namespace.replace('\u{1f}', ".");
-        Self::not_found("NoSuchNamespaceException", format!("no namespace `{shown}`"))
+        Self::not_found("NoSuchNamespaceException", format!("no namespace `{}`", dotted(namespace)))
     }
 
     pub(super) fn no_such_table(namespace: &str, table: &str) -> Self {
-        Self::not_found("NoSuchTableException", format!("no table `{namespace}.{table}`"))
+        let message = format!("no table `{}.{table}`", dotted(namespace));
+        Self::not_found("NoSuchTableException", message)
     }
 
     pub(super) fn no_such_view(namespace: &str, view: &str) -> Self {
-        Self::not_found("NoSuchViewException", format!("no view `{namespace}.{view}`"))
+        let message = format!("no view `{}.{view}`", dotted(namespace));
+        Self::not_found("NoSuchViewException", message)
     }
 
     pub(super) fn no_such_endpoint() -> Self {
@@ -61,6 +62,11 @@ impl Refusal {
         let (status, kind) = (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailableException");
         Self { status, kind, message }
     }
+}
+
+/// A namespace as people write it; paths have a unit separator between its parts.
+fn dotted(namespace: &str) -> String {
+    namespace.replace('\u{1f}', ".")
 }
 
 impl From<Error> for Refusal {

@@ -56,7 +56,7 @@ pub(super) async fn load(
     Path((prefix, namespace, name)): TablePath,
 ) -> Result<Response, Refusal> {
     let warehouse = Warehouse::named(&prefix)?;
-    namespaces::check(&bridge, &namespace)?;
+    check_namespace(&bridge, &namespace, &name)?;
     let (table, behind) = match warehouse {
         Warehouse::Relaxed => (bridge.newest(&name).await?, None),
         Warehouse::Fresh => {
@@ -72,6 +72,12 @@ pub(super) async fn load(
         return Err(Refusal::unavailable(message));
     }
     Ok(load_result(&bridge, &table, behind)?)
+}
+
+/// Spark reads `kafka.orders.snapshots` as a table of that name first, and looks for the snapshots
+/// of `kafka.orders` only where the answer is that there is no such *table*.
+fn check_namespace(bridge: &Bridge, namespace: &str, table: &str) -> Result<(), Refusal> {
+    namespaces::check(bridge, namespace).map_err(|_| Refusal::no_such_table(namespace, table))
 }
 
 #[derive(Serialize)]
@@ -106,7 +112,7 @@ pub(super) async fn exists(
     Path((prefix, namespace, name)): TablePath,
 ) -> Result<StatusCode, Refusal> {
     Warehouse::named(&prefix)?;
-    namespaces::check(&bridge, &namespace)?;
+    check_namespace(&bridge, &namespace, &name)?;
     if bridge.exists(&name).await? {
         return Ok(StatusCode::NO_CONTENT);
     }

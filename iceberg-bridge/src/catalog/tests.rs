@@ -124,6 +124,8 @@ async fn what_is_missing_is_named() {
         ("GET", "floe/namespaces/nope/tables", (404, "NoSuchNamespaceException")),
         ("GET", "floe/namespaces/kafka/tables/nope", (404, "NoSuchTableException")),
         ("GET", "floe/namespaces/kafka/tables/orders$files", (404, "NoSuchTableException")),
+        ("GET", "floe/namespaces/nope/tables/orders", (404, "NoSuchTableException")),
+        ("GET", "floe/namespaces/kafka%1Forders/tables/snapshots", (404, "NoSuchTableException")),
         ("GET", "floe/namespaces/kafka/views/orders", (404, "NoSuchViewException")),
         ("GET", "floe/namespaces/kafka/views/orders$files", (404, "NoSuchViewException")),
         ("GET", "floe/namespaces/kafka/tables?pageSize=0", (400, "BadRequestException")),

@@ -19,7 +19,9 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        Self { world: World::new(), env: Env::simulated(Node::new(2)) }
+        let world = World::new();
+        world.pretend_topic(TOPIC);
+        Self { world, env: Env::simulated(Node::new(2)) }
     }
 
     fn committer(&self) -> Committer {
@@ -149,6 +151,7 @@ async fn another_topic_of_the_same_table_name_gets_a_suffix() {
     let rig = Rig::new();
     rig.create().await;
     let (committer, other) = (rig.committer(), TopicId(Uuid::from_u128(0x71 << 96)));
+    rig.world.pretend_topic(other);
     let owner = Ownership { topic: other, ..rig.owner() };
     let from = Progress::start(other);
     let to = Progress { topic: other, next_offsets: vec![1] };

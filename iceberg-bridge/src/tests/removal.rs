@@ -109,4 +109,7 @@ async fn a_commit_that_is_under_way_loses_against_the_removal() {
     let again = world.pointers.remove(&old).await.unwrap();
     assert_eq!(again, ChangeOutcome::Rejected);
     assert_eq!(world.pointers.removed(10).await.unwrap().len(), 1);
+    // Found by seed 35 of the simulation: a broker that woke up late brought the table back.
+    let back = world.pointers.create(&old).await.unwrap_err();
+    assert_eq!(back.kind(), floe_env::ErrorKind::Invalid);
 }

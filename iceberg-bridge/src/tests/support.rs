@@ -13,10 +13,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::simulated::Node;
 use floe_env::{Env, Error, Result};
-use floe_metadata::facts::ChangeOutcome;
-use floe_metadata::topics::TopicCreation;
+use floe_metadata::facts::{Change, ChangeOutcome, Write};
+use floe_metadata::topics::{TopicCreation, topic_key};
 use floe_metadata::{MetadataStore, ModelBackend};
 use floe_store::{MemoryStore, ObjectMeta, ObjectStore, PutOutcome};
+use futures::FutureExt;
 use kfs::{BatchBuilder, ClusterId, NewRecord, PartitionIndex, TopicId, TopicPartition};
 use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -202,6 +203,14 @@ impl World {
         let TopicCreation::Created(topic) = made else { panic!("topic {name} exists") };
         self.log.add_topic(topic.id, partitions);
         topic.id
+    }
+
+    /// Makes the fact that a topic is, and nothing else of it.
+    pub(crate) fn pretend_topic(&self, topic: TopicId) {
+        let fact = Write::Put(topic_key(topic), Bytes::from_static(b"a topic"));
+        let change = Change { writes: vec![fact], ..Change::default() };
+        let made = self.metadata.backend().change(&change).now_or_never();
+        made.expect("the model does not wait").unwrap();
     }
 
     /// Appends records whose values are these numbers; each is its own timestamp, in hours.

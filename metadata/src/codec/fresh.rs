@@ -6,7 +6,7 @@
 //! |---|---|
 //! | partition | signed, from the partition before; the first of a topic from 0 |
 //! | flags | one byte, as in the rows of extents |
-//! | base offset | signed, from the end of the extent before where the partition is the same, else from 0 |
+//! | base offset | signed, from the end of the extent before if its partition is the same, else 0 |
 //! | last offset | unsigned, from the base offset |
 //! | position | signed, from the end of the extent before |
 //! | length | unsigned |

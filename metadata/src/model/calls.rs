@@ -65,7 +65,7 @@ impl State {
                 self.partition(named).extents.insert(extent.base_offset, extent);
             }
         }
-        self.outcomes.extend(writes.decided.iter().cloned());
+        self.outcomes.extend(writes.decided().map(|(id, outcome)| (id, outcome.clone())));
         Ok(())
     }
 

@@ -275,8 +275,8 @@ async fn write(
     object_ids: &[i64],
     now_ms: i64,
 ) -> PgResult<()> {
-    let ids = IdColumns::new(writes.decided.iter().map(|(id, _)| *id))?;
-    let outcomes = writes.decided.iter().map(|(_, outcome)| codec::encode_outcome(outcome));
+    let ids = IdColumns::new(writes.decided().map(|(id, _)| id))?;
+    let outcomes = writes.decided().map(|(_, outcome)| codec::encode_outcome(outcome));
     let outcomes: Vec<Vec<u8>> = outcomes.collect();
     let objects = ObjectColumns::new(writes, object_ids)?;
     let rows = PartitionColumns::new(&writes.partitions)?;

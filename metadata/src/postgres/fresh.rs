@@ -22,7 +22,8 @@ const SEGMENTS: &str = "SELECT f.object, o.key, f.extents
     FROM fresh_segments f JOIN objects o ON o.id = f.object
     WHERE f.object > $1 AND f.object <> ALL ($2) ORDER BY f.object LIMIT $3";
 const OLDEST: &str = "SELECT f.object, f.extents FROM fresh_segments f, (
-        SELECT min(f.object) AS object, count(*) AS segments, sum(o.fresh_extents)::bigint AS extents
+        SELECT min(f.object) AS object, count(*) AS segments,
+            sum(o.fresh_extents)::bigint AS extents
         FROM fresh_segments f JOIN objects o ON o.id = f.object
     ) counted
     WHERE f.object = counted.object AND (counted.segments > $1 OR counted.extents > $2)";
@@ -51,13 +52,31 @@ impl FreshExtents<'_> {
     /// rows of their own since the partitions' rows were read.
     pub(super) async fn find_all(&self, wanted: Vec<Wanted>) -> PgResult<Option<Vec<Vec<Placed>>>> {
         let mut search = Search::new(self.index, wanted);
-        if search.is_complete() {
-            return Ok(Some(search.into_found()));
+        if !search.is_complete() {
+            let known: Vec<i64> = self.index.known().into_iter().collect();
+            self.show_all_but(&known, &mut search).await?;
         }
-        let known: Vec<i64> = self.index.known().into_iter().collect();
+        Ok(search.is_complete().then(|| search.into_found()))
+    }
+
+    /// The same of partitions that are locked. Where the index began anew meanwhile, all packed
+    /// rows are looked at.
+    pub(super) async fn find_all_locked(&self, wanted: Vec<Wanted>) -> PgResult<Vec<Vec<Placed>>> {
+        if let Some(found) = self.find_all(wanted.clone()).await? {
+            return Ok(found);
+        }
+        let mut search = Search::new(self.index, wanted);
+        if !search.is_complete() {
+            self.show_all_but(&[], &mut search).await?;
+        }
+        if search.is_complete() { Ok(search.into_found()) } else { Err(gap().into()) }
+    }
+
+    /// Shows a search the packed rows that the index did not know.
+    async fn show_all_but(&self, known: &[i64], search: &mut Search<'_>) -> PgResult<()> {
+        let limit = sql_limit(SEGMENTS_PER_QUERY);
         let mut after = i64::MIN;
         loop {
-            let limit = sql_limit(SEGMENTS_PER_QUERY);
             let rows = self.sql.query(SEGMENTS, &[&after, &known, &limit]).await?;
             let segments = self.remember(&rows).await?;
             for segment in &segments {
@@ -65,19 +84,9 @@ impl FreshExtents<'_> {
             }
             match segments.last() {
                 Some(last) if segments.len() == SEGMENTS_PER_QUERY => after = last.object,
-                _ => break,
+                _ => return Ok(()),
             }
         }
-        Ok(search.is_complete().then(|| search.into_found()))
-    }
-
-    /// The same of partitions that are locked.
-    pub(super) async fn find_all_locked(&self, wanted: Vec<Wanted>) -> PgResult<Vec<Vec<Placed>>> {
-        if let Some(found) = self.find_all(wanted.clone()).await? {
-            return Ok(found);
-        }
-        self.index.clear();
-        self.find_all(wanted).await?.ok_or_else(|| gap().into())
     }
 
     /// The same of one partition.

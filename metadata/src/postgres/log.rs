@@ -1,5 +1,5 @@
-//! Partitions and their extents. A read is one statement, which sees one moment of the partition and
-//! its extents with rows; the fresh ones are found then.
+//! Partitions and their extents. A read is one statement, which sees one moment of the partition
+//! and its extents with rows; the fresh ones are found then.
 
 use super::connection::{Connection, Parameters, query};
 use super::error::PgResult;
@@ -198,16 +198,13 @@ async fn read(
     parameters: Parameters<'_>,
     wanted: impl Fn(&PartitionRow, &[Extent]) -> (Range<i64>, usize),
 ) -> PgResult<Option<(PartitionRow, Vec<Extent>, Vec<Placed>)>> {
-    for attempt in 1..=READ_ATTEMPTS_MAX {
+    for _ in 0..READ_ATTEMPTS_MAX {
         let rows = fresh.sql.query(sql, parameters).await?;
         let Some((row, extents)) = page_of_rows(&rows)? else {
             return Ok(None);
         };
         let (partition, _) = partition_of_row(&rows[0])?;
         let (range, limit) = wanted(&row, &extents);
-        if attempt == READ_ATTEMPTS_MAX {
-            fresh.index.clear();
-        }
         let found = fresh.find_all(vec![Wanted { partition, range, limit }]).await?;
         if let Some(mut found) = found {
             fresh.index.forget_below(partition, row.fresh_range().start);

@@ -9,7 +9,7 @@ use crate::facts::Fence;
 use crate::rows::{SegmentFacts, SegmentOutcome};
 use crate::validate;
 use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
-use rusqlite::Connection;
+use rusqlite::{Connection, Statement};
 use std::sync::atomic::AtomicI64;
 
 pub(crate) fn commit(
@@ -33,9 +33,13 @@ fn read_rows(sql: &Connection, segments: &[SegmentFacts]) -> SqlResult<CommitRow
             rows.decided.insert(segment.id, outcome);
         }
     }
+    let mut statement = sql.prepare_cached(
+        "SELECT version, log_start_offset, high_watermark, last_stable_offset, bytes, producers
+         FROM partitions WHERE topic = ?1 AND partition = ?2",
+    )?;
     let mut partitions = Vec::new();
     for partition in decide::partitions_named(segments) {
-        if let Some(row) = read_partition(sql, partition)? {
+        if let Some(row) = read_partition(&mut statement, partition)? {
             partitions.push((partition, row));
         }
     }
@@ -49,13 +53,9 @@ fn read_rows(sql: &Connection, segments: &[SegmentFacts]) -> SqlResult<CommitRow
 }
 
 fn read_partition(
-    sql: &Connection,
+    statement: &mut Statement<'_>,
     partition: TopicPartition,
 ) -> SqlResult<Option<CommitPartition>> {
-    let mut statement = sql.prepare_cached(
-        "SELECT version, log_start_offset, high_watermark, last_stable_offset, bytes, producers
-         FROM partitions WHERE topic = ?1 AND partition = ?2",
-    )?;
     let mut rows = statement.query((partition.topic.0.as_bytes(), partition.partition.0))?;
     let Some(row) = rows.next()? else {
         return Ok(None);
@@ -66,25 +66,27 @@ fn read_partition(
     Ok(Some(CommitPartition { state, producers, spilled: Vec::new() }))
 }
 
-fn write_partition(
+fn write_partitions(
     sql: &Connection,
-    partition: TopicPartition,
-    row: &CommitPartition,
+    partitions: &[(TopicPartition, CommitPartition)],
 ) -> SqlResult<()> {
     let mut statement = sql.prepare_cached(
         "UPDATE partitions SET version = ?3, high_watermark = ?4, last_stable_offset = ?5,
              bytes = ?6, producers = ?7
          WHERE topic = ?1 AND partition = ?2",
     )?;
-    statement.execute((
-        partition.topic.0.as_bytes(),
-        partition.partition.0,
-        codec::to_stored(row.state.version)?,
-        row.state.high_watermark,
-        row.state.last_stable_offset,
-        codec::to_stored(row.state.bytes)?,
-        codec::encode_producers(&row.producers),
-    ))?;
+    for (partition, row) in partitions {
+        producers::spill(sql, *partition, &row.spilled)?;
+        statement.execute((
+            partition.topic.0.as_bytes(),
+            partition.partition.0,
+            codec::to_stored(row.state.version)?,
+            row.state.high_watermark,
+            row.state.last_stable_offset,
+            codec::to_stored(row.state.bytes)?,
+            codec::encode_producers(&row.producers),
+        ))?;
+    }
     Ok(())
 }
 
@@ -94,15 +96,12 @@ fn write_rows(
     writes: &CommitWrites,
     now_ms: i64,
 ) -> SqlResult<()> {
-    for (partition, row) in &writes.partitions {
-        producers::spill(sql, *partition, &row.spilled)?;
-        write_partition(sql, *partition, row)?;
-    }
+    write_partitions(sql, &writes.partitions)?;
     for object in &writes.objects {
         write_object(sql, objects::next_id(object_ids), object, now_ms)?;
     }
-    for (id, outcome) in &writes.decided {
-        insert_outcome(sql, *id, outcome)?;
+    for (id, outcome) in writes.decided() {
+        insert_outcome(sql, id, outcome)?;
     }
     Ok(())
 }

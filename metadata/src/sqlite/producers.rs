@@ -31,6 +31,9 @@ pub(crate) fn spill(
     partition: TopicPartition,
     spilled: &[ProducerState],
 ) -> SqlResult<()> {
+    if spilled.is_empty() {
+        return Ok(());
+    }
     let mut upsert = sql.prepare_cached(
         "INSERT INTO producers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
          ON CONFLICT (topic, partition, producer) DO UPDATE SET epoch = excluded.epoch,

@@ -59,8 +59,8 @@ pub(super) async fn topic(broker: &Broker, name: &str) -> Result<Arc<KnownTopic>
     found.ok_or_else(|| Refused::wordless(ErrorCode::UnknownTopicOrPartition))
 }
 
-/// Checks that a name is this broker's; the client routes the request by it. `or_else` is what Kafka
-/// says of other names behind the expected one.
+/// Checks that a name is this broker's; the client routes the request by it. `or_else` is what
+/// Kafka says of other names behind the expected one.
 pub(super) fn check_broker(broker: &Broker, name: &str, or_else: &str) -> Result<(), Refused> {
     let own = broker.identity.node_id;
     let message = match name.parse::<i32>() {

@@ -230,16 +230,18 @@ impl Fetch {
         }
     }
 
-    /// Loads the partitions side by side as far as the answer has room for them.
+    /// Loads the partitions together, as far as the answer has room for them.
     fn read_ahead(&self, broker: &Broker, mut room: usize) {
-        for wanted in &self.wanted {
-            let Ok(partition) = wanted.partition else { continue };
-            broker.log.read_ahead(&self.from(partition, wanted.offset, wanted.bytes_max.min(room)));
-            room = room.saturating_sub(wanted.bytes_max);
+        let mut wanted = Vec::with_capacity(self.wanted.len());
+        for each in &self.wanted {
+            let Ok(partition) = each.partition else { continue };
+            wanted.push(self.from(partition, each.offset, each.bytes_max.min(room)));
+            room = room.saturating_sub(each.bytes_max);
             if room == 0 {
                 break;
             }
         }
+        broker.log.read_ahead(wanted);
     }
 
     fn from(&self, partition: TopicPartition, offset: i64, bytes_max: usize) -> FetchFrom {

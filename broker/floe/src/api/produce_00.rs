@@ -29,6 +29,8 @@ pub(super) const API: super::Api = api!(Produce, 3..=13, handle);
 
 /// The client id that may write topics of Kafka's own.
 const ADMIN_CLIENT_ID: &str = "__admin_client";
+/// Where a batch of any format says its length.
+const BATCH_LENGTH_AT: std::ops::Range<usize> = 8..12;
 /// The least that a batch of the oldest format says of its length, bytes.
 const OLDEST_LENGTH_MIN: i32 = 14;
 /// Records that are told one by one at most, where a batch's header alone says how many there are.
@@ -151,7 +153,7 @@ fn check(
         return Err(Refused::code(ErrorCode::TransactionalIdAuthorizationFailed));
     }
     let records = records.ok_or_else(|| Refused::code(ErrorCode::InvalidRecord))?;
-    let sent = kfs::single_batch(&records).map_err(|error| refuse_block(&error))?;
+    let sent = kfs::single_batch(&records).map_err(|error| refuse_block(&records, &error))?;
     let length = sent.len();
     if kfs::BatchHeader::parse(sent).is_ok_and(|header| header.is_transactional()) {
         return Err(Refused::code(ErrorCode::TransactionalIdAuthorizationFailed));
@@ -182,14 +184,13 @@ async fn recompressed(
     Ok(batch)
 }
 
-/// What is no single batch. Of these only an unknown magic, and a length that even the oldest format
-/// would not have, have a message in Kafka.
-fn refuse_block(error: &BatchError) -> Refused {
-    let has_message = match error {
-        BatchError::UnknownMagic(_) => true,
-        BatchError::LengthTooSmall(length) => *length < OLDEST_LENGTH_MIN,
-        _ => false,
-    };
+/// What is no single batch. Of these only an unknown magic, and a first length that even the oldest
+/// format would not have, have a message in Kafka.
+fn refuse_block(records: &[u8], error: &BatchError) -> Refused {
+    let first_length = records.get(BATCH_LENGTH_AT).and_then(|bytes| bytes.try_into().ok());
+    let is_too_short = |bytes: [u8; 4]| i32::from_be_bytes(bytes) < OLDEST_LENGTH_MIN;
+    let has_message =
+        matches!(error, BatchError::UnknownMagic(_)) || first_length.is_some_and(is_too_short);
     Refused { message: has_message.then(|| error.to_string()), ..Refused::code(batch_code(error)) }
 }
 

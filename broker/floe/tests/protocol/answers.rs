@@ -232,8 +232,8 @@ async fn half_a_producers_name_and_impossible_timeouts_are_refused() {
     }
 }
 
-/// Case 136: nothing of transactions works, and so the first step says it, by an error that no client
-/// retries.
+/// Case 136: nothing of transactions works, and so the first step says it, by an error that no
+/// client retries.
 #[tokio::test]
 async fn case_136_a_transactional_producer_is_refused_at_its_first_step() {
     let rig = Rig::start().await;

@@ -149,7 +149,7 @@ async fn case_119_defaults_and_harmless_configs_are_accepted_and_unknown_ones_ar
     assert_eq!(refused.error_code, 40);
 }
 
-/// OffsetCommit 10 and OffsetFetch 10 name topics by id; a client uses them as soon as they are shown.
+/// OffsetCommit 10 and OffsetFetch 10 name topics by id; a client uses them once they are shown.
 #[tokio::test]
 async fn case_121_offsets_are_committed_and_fetched_by_topic_id() {
     let rig = Rig::start().await;

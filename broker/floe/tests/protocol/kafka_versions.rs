@@ -1,5 +1,5 @@
-//! What Apache Kafka 4.4.0 shows in its ApiVersions answer on a client's listener, as recorded from a
-//! running one: key, lowest and highest version.
+//! What Apache Kafka 4.4.0 shows in its ApiVersions answer on a client's listener, as recorded from
+//! a running one: key, lowest and highest version.
 
 pub(crate) const KAFKA_4_4: &[(i16, i16, i16)] = &[
     (0, 0, 13),

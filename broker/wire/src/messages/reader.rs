@@ -1,7 +1,7 @@
 //! Fields of flexible request bodies, for the versions that the message layer lacks.
 //!
-//! Every reader takes its field off the front of `body`. `check` has walked the body before, so that
-//! an error here is a mistake of a reader; it is one all the same, never a panic.
+//! Every reader takes its field off the front of `body`. `check` has walked the body before, so
+//! that an error here is a mistake of a reader; it is one all the same, never a panic.
 
 use bytes::{Buf, Bytes};
 use uuid::Uuid;

@@ -6,6 +6,8 @@ CREATE TABLE facts (
     value bytea
 );
 
+-- Every commit updates rows here: with as much room as they take, the new version stays in the page
+-- and no index changes.
 CREATE TABLE partitions (
     topic              uuid    NOT NULL,
     partition          integer NOT NULL,
@@ -17,7 +19,7 @@ CREATE TABLE partitions (
     fresh_from         bigint  NOT NULL, -- extents from this offset on are in fresh_segments
     producers          bytea   NOT NULL, -- those that wrote last, packed
     PRIMARY KEY (topic, partition)
-);
+) WITH (fillfactor = 45);
 
 -- An object dies when no extent names a byte of it any more.
 CREATE TABLE objects (

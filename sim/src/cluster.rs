@@ -222,7 +222,7 @@ impl Cluster {
         let parts = &self.0.parts;
         let env = &parts.env;
         let Some(living) = self.start(true).await else { return };
-        let lifetime = between_ms(env, 2500, 15_000);
+        let lifetime = between_ms(env, 3000, 15_000);
         tokio::select! {
             biased;
             () = living.node.dead() => return self.died(&living, "killed"),
@@ -387,10 +387,13 @@ impl Cluster {
             let after = below(env, moments);
             parts.calls.end_at(Some(EndAt { by, life, kind, phase, after }));
         };
+        if let Some((by, kind, phase)) = parts.plant.telling_end().filter(|_| chance(env, 800)) {
+            return at(by, kind, phase);
+        }
         let any_phase = pick(env, &PHASES);
         match below(env, 25) {
-            0..4 => node.set_kill_once_in(pick(env, &[100, 1000, 10_000])),
-            4..15 => {
+            0..3 => node.set_kill_once_in(pick(env, &[100, 1000, 10_000])),
+            3..15 => {
                 // All in turn, so that a few seeds meet each.
                 let moment = self.0.next_moment.fetch_add(1, Ordering::Relaxed) as usize;
                 let kind = DEADLY_KINDS[moment / PHASES.len() % DEADLY_KINDS.len()];

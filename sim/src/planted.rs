@@ -1,6 +1,7 @@
 //! Bugs that the checks must find. They sit in the fault decorators, so that the product has
 //! no test code: the broker above is the real one, and believes a store that lies.
 
+use crate::calls::{EndBy, Phase};
 use crate::fault_metadata::FaultMetadata;
 use crate::object_server::ObjectServer;
 use floe_env::{Env, Lane, Result};
@@ -84,6 +85,15 @@ impl Plant {
     /// True for a bug that keeps objects under other keys than the broker knows.
     pub fn renames_objects(self) -> bool {
         matches!(self, Self::AmbiguousCommitTwice | Self::SuccessorIgnoresLatePut)
+    }
+
+    /// The end of a life that shows this bug best: most lives end so, that few seeds are needed.
+    pub fn telling_end(self) -> Option<(EndBy, (&'static str, u64), Phase)> {
+        match self {
+            Self::SuccessorIgnoresLatePut => Some((EndBy::Kill, ("put", 20), Phase::In)),
+            Self::PointerWithoutCompare => Some((EndBy::Pause, ("put_table", 4), Phase::After)),
+            _ => None,
+        }
     }
 
     /// True for a bug that only a power cut shows.

@@ -4,9 +4,13 @@ use floe_sim::{Plant, run};
 
 const SEEDS_MAX: u64 = 50;
 
-/// Finds the bug by one of the violations that it must lead to, each given by words in it. `first`
-/// is the seed to begin with, which found it when this was written: it only saves time.
-fn is_found(plant: Plant, first: u64, by: &[&str]) {
+/// Finds the bug by one of the violations that it must lead to, each given by words in it.
+fn is_found(plant: Plant, by: &[&str]) {
+    is_found_from(0, plant, by);
+}
+
+/// As [`is_found`], beginning with a seed that found it when this was written: that saves time.
+fn is_found_from(first: u64, plant: Plant, by: &[&str]) {
     for seed in (first..SEEDS_MAX).chain(0..first) {
         let report = run(seed, plant);
         let is_it = |violation: &&String| by.iter().any(|words| violation.contains(words));
@@ -20,65 +24,65 @@ fn is_found(plant: Plant, first: u64, by: &[&str]) {
 
 #[test]
 fn an_acknowledgement_before_the_commit() {
-    is_found(Plant::AcknowledgeBeforeCommit, 0, &["sees watermark", ": acknowledged ("]);
+    is_found(Plant::AcknowledgeBeforeCommit, &["sees watermark", ": acknowledged ("]);
 }
 
 #[test]
 fn an_ambiguous_commit_that_is_applied_twice() {
-    is_found(Plant::AmbiguousCommitTwice, 0, &[" times"]);
+    is_found(Plant::AmbiguousCommitTwice, &[" times"]);
 }
 
 #[test]
 fn a_successor_that_ignores_a_late_put() {
-    is_found(Plant::SuccessorIgnoresLatePut, 17, &["code -1", "acknowledged", "now None"]);
+    is_found_from(17, Plant::SuccessorIgnoresLatePut, &["code -1", "acknowledged", "now None"]);
 }
 
 #[test]
 fn a_commit_without_the_fence_check() {
-    is_found(Plant::CommitWithoutFence, 1, &["of a closed registration is committed"]);
+    is_found(Plant::CommitWithoutFence, &["of a closed registration is committed"]);
 }
 
 #[test]
 fn a_cleaner_that_takes_everything_for_an_orphan() {
-    is_found(Plant::KnowsNoObject, 0, &["is deleted while it is needed"]);
+    is_found(Plant::KnowsNoObject, &["is deleted while it is needed"]);
 }
 
 #[test]
 fn deletions_that_are_not_made() {
-    is_found(Plant::DeletesNothing, 0, &["is left over"]);
+    is_found(Plant::DeletesNothing, &["is left over"]);
 }
 
 #[test]
 fn a_merge_before_its_object_is_there() {
-    is_found(Plant::MergedPutComesLater, 0, &["a merge names"]);
+    is_found(Plant::MergedPutComesLater, &["a merge names"]);
 }
 
 #[test]
 fn a_log_start_that_stays_where_it_is() {
-    is_found(Plant::LogStartStays, 0, &["asked to delete up to", "is served below"]);
+    is_found(Plant::LogStartStays, &["asked to delete up to", "is served below"]);
 }
 
 #[test]
 fn a_log_start_that_moves_too_far() {
-    is_found(Plant::LogStartTooFar, 0, &["nobody asked for log start"]);
+    is_found(Plant::LogStartTooFar, &["nobody asked for log start"]);
 }
 
 #[test]
 fn a_table_pointer_that_moves_whatever_it_was() {
-    is_found(Plant::PointerWithoutCompare, 21, &["history is rewritten"]);
+    is_found(Plant::PointerWithoutCompare, &["history is rewritten"]);
 }
 
 #[test]
 fn a_cut_that_is_too_short() {
-    is_found(Plant::CutTooShort, 0, &["acknowledged was"]);
+    is_found(Plant::CutTooShort, &["acknowledged was"]);
 }
 
 #[test]
 fn a_directory_that_is_not_synced() {
-    is_found(Plant::NamesAreNotSynced, 0, &["is needed and gone", "is gone", "now None"]);
+    is_found(Plant::NamesAreNotSynced, &["is needed and gone", "is gone", "now None"]);
 }
 
 #[test]
 fn a_transaction_that_was_not_synced() {
-    is_found(Plant::LastTransactionIsLost, 1, &["now None", "sees watermark", ": acknowledged ("]);
+    is_found(Plant::LastTransactionIsLost, &["now None", "sees watermark", ": acknowledged ("]);
 }

@@ -30,7 +30,7 @@ impl Deleter {
     pub async fn run(self) {
         let env = self.context.env.clone();
         while !self.context.stop.is_triggered() {
-            env.sleep(between_ms(&env, 1500, 9000)).await;
+            env.sleep(between_ms(&env, 300, 3500)).await;
             self.delete().await;
         }
     }
@@ -40,7 +40,7 @@ impl Deleter {
         let partition = pick(env, &self.partitions);
         let bounds = model.bounds(partition);
         let room = (bounds.end - bounds.log_start).max(0).unsigned_abs();
-        let some = bounds.log_start + below(env, room / 2 + 1) as i64;
+        let some = bounds.log_start + below(env, room / 4 + 1) as i64;
         let asked = if chance(env, EVERYTHING) { None } else { Some(some) };
         model.deletes(partition, asked);
         let asked_partition = DeleteRecordsPartition::default()

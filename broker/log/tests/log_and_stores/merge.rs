@@ -1,13 +1,11 @@
 //! Merging: the same records before and after, few objects, and nothing lost when things change
 //! meanwhile.
 
-mod rig;
-
+use crate::rig::{PAST_THE_GRACE_MS, Rig, batch, fetch, key, young_ms};
 use floe_log::{Log, MergeRules};
 use floe_metadata::rows::{Extent, Place};
 use futures::FutureExt;
 use kfs::{OffsetMode, TopicPartition};
-use rig::{PAST_THE_GRACE_MS, Rig, batch, fetch, key, young_ms};
 
 /// Everything that a client can see of a partition: fetches of several sizes from every offset, and
 /// searches for every time.

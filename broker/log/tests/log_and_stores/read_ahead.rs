@@ -1,21 +1,19 @@
 //! A lagging reader's extents are loaded side by side and ahead, each once.
 
-mod rig;
-
+use crate::rig::{Rig, fetch, young_ms};
 use floe_env::Env;
 use floe_log::FetchFrom;
-use rig::{Rig, fetch, young_ms};
 use std::time::Duration;
 
 const SEGMENTS: usize = 20;
 const READ: Duration = Duration::from_millis(100);
 
 /// Twenty segments of both partitions, and a broker that has not seen them.
-async fn cold() -> (Rig, rig::Broker) {
+async fn cold() -> (Rig, crate::rig::Broker) {
     let rig = Rig::new().await;
     for at in 0..SEGMENTS {
         let value = format!("value {at}");
-        let batch = |index| rig::batch(rig.partition(index), young_ms(), &[value.as_str()]);
+        let batch = |index| crate::rig::batch(rig.partition(index), young_ms(), &[value.as_str()]);
         rig.append_all(vec![batch(0), batch(1)]).await;
     }
     let reader = rig.start(3).await;

@@ -1,11 +1,9 @@
 //! Idle producers are forgotten after a while, others are not.
 
-mod rig;
-
+use crate::rig::{Rig, batch, young_ms};
 use floe_log::{AppendBatch, expire_producers};
 use floe_metadata::rows::ProducerBatch;
 use kfs::{ProducerEpoch, ProducerId};
-use rig::{Rig, batch, young_ms};
 use std::time::Duration;
 
 const EXPIRATION: Duration = Duration::from_secs(60);

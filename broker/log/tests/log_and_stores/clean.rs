@@ -1,13 +1,11 @@
 //! Cleaning: what nobody names goes, after the grace or with its registration, and nothing else.
 
-mod rig;
-
+use crate::rig::{PAST_THE_GRACE_MS, Rig, fetch, young_ms};
 use bytes::Bytes;
 use floe_log::segment_key;
 use floe_metadata::rows::SegmentOutcome;
 use floe_store::ObjectStore;
 use kfs::{BrokerEpoch, BrokerId, SegmentId};
-use rig::{PAST_THE_GRACE_MS, Rig, fetch, young_ms};
 
 async fn put(rig: &Rig, key: &str) {
     rig.store.put(key, vec![Bytes::from_static(b"x")]).await.expect("put");

@@ -1,5 +1,4 @@
 //! A log on a memory store and the metadata model, with a clock that tests set.
-#![allow(dead_code, reason = "each test binary uses its part")]
 
 use async_trait::async_trait;
 use bytes::Bytes;

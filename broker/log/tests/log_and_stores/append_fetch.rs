@@ -1,11 +1,9 @@
 //! The log over a memory store and the in-memory metadata model.
 
-mod rig;
-
+use crate::rig::{Rig, batch};
 use floe_log::{AppendBatch, AppendError, AppendResult, FetchError, FetchFrom};
 use floe_metadata::rows::{ProducerBatch, Refusal};
 use kfs::{PartitionIndex, ProducerEpoch, ProducerId, TopicId, TopicPartition};
-use rig::{Rig, batch};
 
 /// What the log decides of each batch.
 async fn append(rig: &Rig, batches: Vec<AppendBatch>) -> Vec<AppendResult> {
@@ -15,7 +13,7 @@ async fn append(rig: &Rig, batches: Vec<AppendBatch>) -> Vec<AppendResult> {
 
 /// All records from `offset`, each with its offset.
 async fn values(rig: &Rig, partition: TopicPartition, offset: i64) -> Vec<(i64, String)> {
-    let found = rig::fetch(&rig.broker.log, partition, offset, 1 << 20).await;
+    let found = crate::rig::fetch(&rig.broker.log, partition, offset, 1 << 20).await;
     found.into_iter().map(|(at, _, value)| (at, value)).collect()
 }
 

@@ -1,0 +1,9 @@
+//! The log on a memory store and the metadata model: one test binary, so that every part uses the
+//! same rig.
+
+mod append_fetch;
+mod clean;
+mod merge;
+mod producer_expiry;
+mod read_ahead;
+mod rig;

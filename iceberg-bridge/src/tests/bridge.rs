@@ -129,6 +129,26 @@ async fn a_late_look_says_how_far_behind_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_table_with_much_to_read_is_shown_before_it_has_all() {
+    let world = World::new();
+    let topic = world.topic("t", 10).await;
+    for partition in 0..10 {
+        world.append(topic, partition, 0..3);
+    }
+    // The look gives up after 5 s, and reading takes 10: the first commit has come by then.
+    let bridge = world.slow_bridge(env(2));
+    let answer = look(&bridge, "t").await;
+    assert_eq!(answer.table.progress.next_offsets, [3, 3]);
+    assert_eq!(answer.behind.expect("it is behind").records, 24);
+    assert_eq!(world.rows(&answer.table).await, [rows(0, 0, 0..3), rows(1, 0, 0..3)].concat());
+    env(4).sleep(Duration::from_secs(10)).await;
+    let answer = look(&bridge, "t").await;
+    assert_eq!((answer.behind, answer.table.progress.next_offsets.len()), (None, 10));
+    let all: Vec<TableRow> = (0..10).flat_map(|partition| rows(partition, 0, 0..3)).collect();
+    assert_eq!(world.rows(&answer.table).await, all);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_background_makes_tables_and_bounds_the_lag() {
     let world = World::new();
     let topic = world.topic("t", 1).await;

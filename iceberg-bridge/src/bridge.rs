@@ -239,7 +239,7 @@ impl Bridge {
 
     pub(crate) fn is_enabled(&self, topic: &Topic) -> bool {
         match topic.configs.get(ENABLE_CONFIG).map(String::as_str) {
-            None => self.config().enabled_by_default,
+            None => !self.config().exclude_topics.matches(&topic.name),
             Some(value) => value.eq_ignore_ascii_case("true"),
         }
     }

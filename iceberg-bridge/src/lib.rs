@@ -27,6 +27,7 @@ mod staging;
 pub mod status;
 #[cfg(test)]
 mod tests;
+pub mod topic_patterns;
 mod turns;
 mod worker;
 
@@ -35,3 +36,4 @@ pub use config::BridgeConfig;
 pub use log_reader::{LogRead, LogReader, PartitionCut};
 pub use look::{Behind, LookAnswer};
 pub use status::{TableState, TableStatus};
+pub use topic_patterns::TopicPatterns;

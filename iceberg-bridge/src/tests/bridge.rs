@@ -1,5 +1,5 @@
 use super::support::{Fault, TableRow, World};
-use crate::{Behind, Bridge, LookAnswer, TableState};
+use crate::{Behind, Bridge, BridgeConfig, LookAnswer, TableState};
 use floe_env::simulated::Node;
 use floe_env::{Env, Lane, shutdown_signal};
 use kfs::{PartitionIndex, TopicId, TopicPartition};
@@ -175,6 +175,25 @@ async fn the_background_makes_tables_and_bounds_the_lag() {
     assert_eq!(copy, bridge.newest("t").await.unwrap().unwrap().progress);
     trigger.trigger();
     job.join().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_applications_keep_for_themselves_has_a_table_only_where_it_says_so() {
+    let world = World::new();
+    let on = [(crate::ENABLE_CONFIG.to_owned(), "true".to_owned())].into();
+    let named = world.metadata.create_topic("_named", 1, 1, on).await.unwrap();
+    let floe_metadata::topics::TopicCreation::Created(named) = named else { panic!() };
+    world.log.add_topic(named.id, 1);
+    for topic in [named.id, world.topic("_hidden", 1).await, world.topic("t", 1).await] {
+        world.append(topic, 0, 0..5);
+    }
+    let excluding = |config: &mut BridgeConfig| {
+        config.exclude_topics = crate::topic_patterns::APPLICATIONS_OWN.parse().unwrap();
+    };
+    let bridge = world.bridge_with(env(2), excluding);
+    bridge.round().await.unwrap();
+    env(4).sleep(Duration::from_secs(2)).await;
+    assert_eq!(bridge.table_names(None, 10).await.unwrap(), ["_named", "t"]);
 }
 
 fn off() -> std::collections::BTreeMap<String, String> {

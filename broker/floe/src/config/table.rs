@@ -8,6 +8,7 @@ use super::setting::Kind::{
 };
 use super::setting::Preset::{Derived, Fixed, Unset};
 use super::setting::{Kind, Setting};
+use floe_iceberg_bridge::topic_patterns::APPLICATIONS_OWN;
 
 const MIB: i64 = 1024 * 1024;
 const GIB: i64 = 1024 * MIB;
@@ -355,6 +356,15 @@ pub const SETTINGS: &[Setting] = &[
         Bool,
         Fixed("true"),
         "Keeps an Iceberg table for each topic and serves the catalog.",
+    ),
+    Setting::new(
+        "iceberg.exclude_topics",
+        "FLOE_ICEBERG_EXCLUDE_TOPICS",
+        Text,
+        Fixed(APPLICATIONS_OWN),
+        "Topics without a table, unless their own config iceberg.enable is true: names and \
+         patterns with `*`, separated by commas, or `none`. The default names what applications keep for \
+         themselves: internal topics, those of Kafka Streams, and Connect's.",
     ),
     Setting::new(
         "iceberg.namespace",

@@ -63,6 +63,7 @@ impl Jobs {
 fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>) -> Bridge {
     let settings = &broker.config.iceberg;
     let config = BridgeConfig {
+        exclude_topics: settings.exclude_topics.clone(),
         namespace: settings.namespace.clone(),
         look_timeout: settings.look_timeout,
         lag_max: settings.commit_interval,

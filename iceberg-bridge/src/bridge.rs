@@ -64,7 +64,7 @@ impl Bridge {
         metadata: MetadataStore,
         log: Arc<dyn LogReader>,
     ) -> Self {
-        let pointers = Arc::new(FactPointers::new(metadata.backend().clone()));
+        let pointers = Arc::new(FactPointers::new(metadata.clone()));
         Self::with_pointers((env, config), store, pointers, metadata, log)
     }
 

@@ -212,7 +212,7 @@ impl World {
         let node = Node::new(1);
         let env = Env::simulated(node.clone());
         let metadata = MetadataStore::new(Arc::new(ModelBackend::new(env.clone())), env);
-        let inner = Arc::new(FactPointers::new(metadata.backend().clone()));
+        let inner = Arc::new(FactPointers::new(metadata.clone()));
         Self {
             store: FaultStore::default(),
             pointers: FaultPointers { inner, faults: Faults::default() },

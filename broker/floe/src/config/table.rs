@@ -158,7 +158,8 @@ pub const SETTINGS: &[Setting] = &[
         MetadataUrl,
         Derived("`sqlite:` and the file `metadata.sqlite` in the data directory"),
         "Where facts are kept: `sqlite:FILE` for one broker, \
-         `postgres://user@host/database` for any number.",
+         `postgres://user@host/database` for any number. For TLS to PostgreSQL add \
+         `?sslmode=verify-full`, and `&sslrootcert=FILE` for an authority of your own.",
     )
     .flag("metadata"),
     Setting::new(

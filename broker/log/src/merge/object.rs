@@ -15,7 +15,7 @@ pub(crate) struct MergedObject {
     pub(crate) parts: Vec<Bytes>,
     pub(crate) size: u64,
     pub(crate) extents: Vec<Extent>,
-    /// The extents' blocks: the sources' own memory.
+    /// The blocks of those extents whose sources are all cached: the sources' own memory.
     pub(crate) blocks: Vec<MergedBlocks>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn build(merge: &Merge, sources: Vec<Blocks>) -> Result<MergedObject>
         }
     }
     close_gaps(&merge.sources, &mut extents);
-    let blocks = cuts.blocks(&extents);
+    let blocks = cuts.blocks(&extents, &merge.cached);
     let built = builder.finish().map_err(corrupt)?;
     Ok(MergedObject { parts: built.parts, size: built.length, extents, blocks })
 }
@@ -113,8 +113,12 @@ impl Cuts {
         self.is_open = true;
     }
 
-    fn blocks(self, extents: &[Extent]) -> Vec<MergedBlocks> {
+    /// Only whole extents: one that lacks a source must never be taken for all that there is.
+    fn blocks(self, extents: &[Extent], cached: &[bool]) -> Vec<MergedBlocks> {
         let named = |(extent, (sources, blocks)): (&Extent, (Range<usize>, Vec<Block>))| {
+            if !cached[sources.clone()].iter().all(|is_cached| *is_cached) {
+                return None;
+            }
             let Place::Range { key, position, .. } = &extent.place else { return None };
             let key = BlocksKey { object: key.as_str().into(), position: *position };
             Some(MergedBlocks { key, blocks: Arc::new(blocks), sources })
@@ -157,5 +161,69 @@ fn close_gaps(sources: &[Extent], extents: &mut [Extent]) {
     for extent in extents.iter_mut().rev() {
         extent.last_offset = end;
         end = extent.base_offset - 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::BlockMemory;
+    use crate::extents::to_blocks;
+    use kfs::{BatchBuilder, NewRecord, PartitionIndex, TimestampType, TopicId};
+
+    /// Extents of one record each, and their blocks.
+    fn sources(count: i64) -> (Vec<Extent>, Vec<Blocks>) {
+        let one = |offset: i64| {
+            let mut builder = BatchBuilder::new();
+            let record =
+                NewRecord { timestamp_ms: 1, key: None, value: Some(b"value"), headers: &[] };
+            builder.push(&record).expect("a small record");
+            let bytes = builder.build().expect("a batch");
+            let place =
+                Place::Range { key: "wal".to_owned(), position: 0, length: bytes.len() as u64 };
+            let extent = Extent {
+                base_offset: offset,
+                last_offset: offset,
+                place,
+                offset_mode: OffsetMode::Relative,
+                max_timestamp_ms: 1,
+                timestamp_type: TimestampType::CreateTime,
+                has_transactional: false,
+            };
+            let memory = BlockMemory::default();
+            let blocks = to_blocks(&extent, vec![bytes], true, &memory).expect("its batch");
+            (extent, blocks)
+        };
+        (0..count).map(one).unzip()
+    }
+
+    /// A reader may bring a source into the cache while its merge is under way: its batches are not
+    /// among the blocks all the same, and what lacks them must not stay.
+    #[test]
+    fn an_extent_with_a_source_that_was_not_cached_has_no_blocks() {
+        let (extents, blocks) = sources(6);
+        let partition = TopicPartition {
+            topic: TopicId(uuid::Uuid::from_u128(1)),
+            partition: PartitionIndex(0),
+        };
+        let merge = Merge {
+            cluster: ClusterId(uuid::Uuid::from_u128(2)),
+            partition,
+            topic_name: "t".into(),
+            key: "log".to_owned(),
+            extent_bytes_max: 2 * extents[0].bytes(),
+            cached: vec![true, true, true, false, true, true],
+            sources: extents,
+        };
+        let built = build(&merge, blocks).expect("an object");
+        assert_eq!(built.extents.len(), 3, "two sources each");
+        let offsets = |blocks: &MergedBlocks| {
+            let each = blocks.blocks.iter();
+            let offsets: Vec<_> =
+                each.map(|block| (block.base_offset, block.last_offset)).collect();
+            (blocks.sources.clone(), offsets)
+        };
+        let found: Vec<_> = built.blocks.iter().map(offsets).collect();
+        assert_eq!(found, [(0..2, vec![(0, 0), (1, 1)]), (4..6, vec![(4, 4), (5, 5)])]);
     }
 }

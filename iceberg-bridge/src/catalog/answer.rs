@@ -76,8 +76,10 @@ impl From<Error> for Refusal {
             ErrorKind::Retry
             | ErrorKind::UnknownOutcome
             | ErrorKind::Unavailable
-            | ErrorKind::Limit => Self::unavailable(message),
-            ErrorKind::Fenced | ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Bug => {
+            | ErrorKind::Limit
+            // Another broker took this one's place and answers at its address.
+            | ErrorKind::Fenced => Self::unavailable(message),
+            ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Bug => {
                 tracing::error!(%error, "catalog request failed");
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 Self { status, kind: "InternalServerError", message }
@@ -97,6 +99,22 @@ impl IntoResponse for Refusal {
         match retry {
             Some(headers) => (self.status, headers, body).into_response(),
             None => (self.status, body).into_response(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_work_later_or_elsewhere_is_503_and_the_rest_is_ours() {
+        let status = |error: Error| Refusal::from(error).into_response().status();
+        for later in [Error::unavailable("x"), Error::fenced("x"), Error::limit("x")] {
+            assert_eq!(status(later), StatusCode::SERVICE_UNAVAILABLE);
+        }
+        for ours in [Error::bug("x"), Error::corrupt("x"), Error::invalid("x")] {
+            assert_eq!(status(ours), StatusCode::INTERNAL_SERVER_ERROR);
         }
     }
 }

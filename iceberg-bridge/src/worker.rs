@@ -219,6 +219,17 @@ impl Worker {
         table
     }
 
+    /// The newest known version if what was staged for `base` can go onto it: so a commit of this
+    /// broker that came in between is no conflict.
+    fn newest_like(&self, base: Arc<LoadedTable>) -> Arc<LoadedTable> {
+        let is_like = |newest: &Arc<LoadedTable>| {
+            newest.pointer.table_id == base.pointer.table_id
+                && newest.pointer.sweeps == base.pointer.sweeps
+                && newest.pointer.metadata_version > base.pointer.metadata_version
+        };
+        self.newest().filter(is_like).unwrap_or(base)
+    }
+
     /// Commits files in the place of others with the same rows; see [`Committer::replace`].
     pub(crate) async fn replace(
         &self,
@@ -227,7 +238,7 @@ impl Worker {
         files: Vec<StagedFile>,
     ) -> Result<CommitEnd> {
         let _gate = self.commit_gate.lock().await;
-        let end = self.committer.replace(base, removed, files).await?;
+        let end = self.committer.replace(self.newest_like(base), removed, files).await?;
         if let CommitEnd::Committed(table) = &end {
             self.set_newest(table.clone());
         }
@@ -362,7 +373,7 @@ impl Worker {
         let committer = &self.committer;
         let gate = self.commit_gate.lock().await;
         let end = match base {
-            Some(base) => committer.append(base, staged).await?,
+            Some(base) => committer.append(self.newest_like(base), staged).await?,
             None => {
                 let namespace = &self.shared.config.namespace;
                 committer.create(namespace, &self.topic_name, owner, staged).await?

@@ -115,6 +115,12 @@ class Floe:
         return self.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace") if self.log.exists() else ""
 
 
+def floe_command(*arguments):
+    """A finished `floe` command: text out. Its exit status is the caller's to judge."""
+    command = [os.environ["FLOE_BIN"], *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_SECONDS)
+
+
 def run_kcat(floe, *arguments, stdin=b""):
     """kcat's finished process: bytes in, bytes out. Its exit status is the caller's to judge."""
     command = ["kcat", "-b", floe.kafka, *map(str, arguments)]

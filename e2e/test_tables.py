@@ -1,12 +1,14 @@
 """The topic as a table: DuckDB and PyIceberg through Floe's own catalog, with nothing but its address."""
 import datetime
+import time
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import StaticTable
 
-from kit import CLIENT_SECONDS, create_topic, duckdb_on, producer, read_all, send
+from kit import CLIENT_SECONDS, create_topic, duckdb_on, floe_command, producer, read_all, send
 
 # The columns with which every table begins, in this order.
 COLUMNS = [
@@ -114,6 +116,54 @@ def test_table_and_log_hold_the_same(floe, topic, lake):
         ORDER BY _kafka_partition, _kafka_offset""").fetchall()
     assert len(log) == 1500
     assert table == log
+
+
+def test_folded_files_have_the_same_rows(floe, topic, lake):
+    """Looks make a file each; the upkeep folds them. Engines see the same rows, and who follows appends sees each once."""
+    catalog, sent = catalog_of(floe), 24
+    for number in range(sent):
+        send(floe, topic, [f"{number}"])
+        catalog.load_table(("kafka", topic))
+    expected = [f"{number}".encode() for number in range(sent)]
+    for _ in range(CLIENT_SECONDS):
+        table = catalog.load_table(("kafka", topic))
+        operations = [snapshot.summary.operation.value for snapshot in table.snapshots()]
+        if "replace" in operations:
+            break
+        time.sleep(1)
+    assert "replace" in operations, operations
+    files = table.inspect.files()
+    assert files.num_rows < sent - 10, "small files are gone"
+    rows = table.scan().to_arrow().sort_by("_kafka_offset")
+    assert rows.column("_kafka_value").to_pylist() == expected
+    in_duckdb = lake.sql(f"SELECT _kafka_value FROM lake.kafka.{topic} ORDER BY _kafka_offset").fetchall()
+    assert [value for (value,) in in_duckdb] == expected
+    # Each row was added by exactly one append; a reader of appends skips everything else.
+    appends = [snapshot for snapshot in table.snapshots() if snapshot.summary.operation.value == "append"]
+    assert sum(int(snapshot.summary["added-records"]) for snapshot in appends) == sent
+    assert len(appends) + operations.count("replace") == len(operations)
+    filtered = table.scan(row_filter="_kafka_offset >= 20").to_arrow()
+    assert sorted(filtered.column("_kafka_offset").to_pylist()) == list(range(20, sent)), "bounds hide no row"
+
+
+def test_metadata_is_compressed_and_engines_read_its_file(floe, topic):
+    send(floe, topic, [b"x"] * 10)
+    location = catalog_of(floe).load_table(("kafka", topic)).metadata_location
+    assert location.endswith(".gz.metadata.json")
+    assert StaticTable.from_metadata(location).scan().to_arrow().num_rows == 10
+    with duckdb_on(floe) as session:
+        path = location.removeprefix("file://")
+        found = session.sql(f"SELECT count(*) FROM iceberg_scan('{path}', metadata_compression_codec='gzip')").fetchone()[0]
+    assert found == 10
+
+
+def test_a_running_table_is_not_resumed(floe, topic):
+    send(floe, topic, [b"x"])
+    catalog_of(floe).load_table(("kafka", topic))
+    for name, said in ((f"kafka.{topic}", "not stopped"), ("kafka.none", "there is no table")):
+        result = floe_command("tables", "resume", name, "--rewind", "--http", floe.http)
+        assert result.returncode == 1 and said in result.stderr, result
+    assert floe_command("tables", "resume", "x", "--http", floe.http).returncode == 2, "it must say how"
 
 
 def test_a_deleted_topics_table_is_gone_and_its_name_is_free(floe, topic):

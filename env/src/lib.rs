@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "this crate is what replaces them")]
 
 pub mod background;
+pub mod date;
 pub mod error;
 pub mod hash;
 pub mod host;

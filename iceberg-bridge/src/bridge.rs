@@ -1,13 +1,15 @@
 //! The bridge: one worker a topic, a background round that commits when a file is worth writing,
 //! and looks.
 
-use crate::commit::LoadedTable;
+use crate::commit::{LoadedTable, ResumeFrom};
 use crate::config::BridgeConfig;
+use crate::fold::{FoldCounts, FoldState};
 use crate::log_reader::LogReader;
 use crate::look::{LookAnswer, look};
 use crate::names;
 use crate::pointer::{FactPointers, TablePointer, TablePointers};
 use crate::status::TableStatus;
+use crate::sweep::{SweepCounts, SweepState};
 use crate::worker::{Shared, Worker, ends};
 use bytes::Bytes;
 use floe_env::{Background, Env, Error, Instant, Result, Shutdown};
@@ -40,6 +42,10 @@ struct Inner {
     workers: Mutex<BTreeMap<TopicId, Arc<Worker>>>,
     /// The newest sweep: the topics' revision then, and when it was.
     swept: Mutex<Option<(Option<u64>, Instant)>>,
+    orphans: Mutex<SweepState>,
+    sweep_counts: SweepCounts,
+    folds: Mutex<FoldState>,
+    fold_counts: FoldCounts,
 }
 
 /// The topics as last read.
@@ -77,7 +83,20 @@ impl Bridge {
     ) -> Self {
         let shared = Arc::new(Shared::new(env, config, store, pointers, log));
         let (topics, workers, swept) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { shared, metadata, topics, workers, swept }) }
+        let (orphans, sweep_counts) = (Mutex::default(), SweepCounts::default());
+        let (folds, fold_counts) = (Mutex::default(), FoldCounts::default());
+        let inner = Inner {
+            shared,
+            metadata,
+            topics,
+            workers,
+            swept,
+            orphans,
+            sweep_counts,
+            folds,
+            fold_counts,
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Starts the background job.
@@ -88,6 +107,50 @@ impl Bridge {
             let bridge = bridge.clone();
             async move { bridge.round().await }
         })
+    }
+
+    /// Starts the upkeep of tables: a job of its own, so that no commit waits for it.
+    pub fn start_upkeep(&self, shutdown: Shutdown) -> Background {
+        let shared = &self.inner.shared;
+        let bridge = self.clone();
+        let pause = shared.config.upkeep_pause;
+        Background::start(&shared.env, "table upkeep", pause, shutdown, move || {
+            let bridge = bridge.clone();
+            async move { bridge.keep_up().await }
+        })
+    }
+
+    /// One round of the upkeep.
+    ///
+    /// # Errors
+    /// Whatever the stores answer; the next round goes on.
+    pub async fn keep_up(&self) -> Result<()> {
+        let swept = self.sweep_orphans().await;
+        let folded = self.fold_next().await;
+        swept.and(folded).map(|_| ())
+    }
+
+    /// What folds have done since the broker started.
+    pub fn fold_counts(&self) -> &FoldCounts {
+        &self.inner.fold_counts
+    }
+
+    pub(crate) fn fold_state(&self) -> &Mutex<FoldState> {
+        &self.inner.folds
+    }
+
+    /// All workers by topic.
+    pub(crate) fn workers(&self) -> BTreeMap<TopicId, Arc<Worker>> {
+        self.inner.workers.lock().clone()
+    }
+
+    /// What sweeps have done since the broker started.
+    pub fn sweep_counts(&self) -> &SweepCounts {
+        &self.inner.sweep_counts
+    }
+
+    pub(crate) fn sweep_state(&self) -> &Mutex<SweepState> {
+        &self.inner.orphans
     }
 
     /// The settings.
@@ -189,6 +252,21 @@ impl Bridge {
         Ok(None)
     }
 
+    /// Lets a stopped table go on. `None` if there is no such table.
+    ///
+    /// # Errors
+    /// `Invalid` where it is not stopped, or cannot go on like this; `Fenced` where it is not ours;
+    /// `Retry` where it has just changed; whatever the stores answer.
+    pub async fn resume(&self, name: &str, from: ResumeFrom) -> Result<Option<TableStatus>> {
+        let namespace = &self.config().namespace;
+        let Some(pointer) = self.inner.shared.pointers.by_name(namespace, name).await? else {
+            return Ok(None);
+        };
+        let resumed = self.worker_of(&pointer).await?.resume(from).await?;
+        tracing::warn!(table = %name, from = from.name(), "a stopped table goes on");
+        Ok(resumed)
+    }
+
     /// A table's newest snapshot, without a commit. `None` if there is no such table.
     ///
     /// # Errors
@@ -272,7 +350,7 @@ impl Bridge {
         self.inner.workers.lock().remove(&topic);
     }
 
-    fn env(&self) -> &Env {
+    pub(crate) fn env(&self) -> &Env {
         &self.inner.shared.env
     }
 
@@ -282,6 +360,10 @@ impl Bridge {
 
     pub(crate) fn pointers(&self) -> &dyn TablePointers {
         self.inner.shared.pointers.as_ref()
+    }
+
+    pub(crate) fn shared_store(&self) -> Arc<dyn ObjectStore> {
+        self.inner.shared.store.clone()
     }
 
     pub(crate) fn store(&self) -> &dyn ObjectStore {
@@ -294,7 +376,7 @@ impl Bridge {
         workers.entry(topic).or_insert_with(make).clone()
     }
 
-    async fn worker_of(&self, pointer: &TablePointer) -> Result<Arc<Worker>> {
+    pub(crate) async fn worker_of(&self, pointer: &TablePointer) -> Result<Arc<Worker>> {
         let topic = pointer.topic();
         if let Some(worker) = self.inner.workers.lock().get(&topic) {
             return Ok(worker.clone());

@@ -1,5 +1,8 @@
 //! The bridge's settings.
 
+use crate::commit::ExpiryRules;
+use crate::fold::FoldRules;
+use crate::sweep::SweepRules;
 use crate::topic_patterns::TopicPatterns;
 use kfs::ClusterId;
 use std::collections::BTreeMap;
@@ -28,6 +31,14 @@ pub struct BridgeConfig {
     pub round_pause: Duration,
     /// How long the files of a removed table stay (`iceberg.delete_retention_ms`).
     pub delete_retention: Duration,
+    /// When snapshots go.
+    pub expiry: ExpiryRules,
+    /// When orphans go.
+    pub sweep: SweepRules,
+    /// When files are folded.
+    pub fold: FoldRules,
+    /// Pause between two rounds of the upkeep: sweeping and folding.
+    pub upkeep_pause: Duration,
     /// What every table's answer tells the engine, such as `s3.endpoint` and `s3.region`. Never the
     /// broker's own keys.
     pub client_config: BTreeMap<String, String>,
@@ -46,6 +57,10 @@ impl BridgeConfig {
             lag_max: Duration::from_secs(60),
             round_pause: Duration::from_secs(1),
             delete_retention: Duration::from_secs(7 * 24 * 3600),
+            expiry: ExpiryRules::default(),
+            sweep: SweepRules::default(),
+            fold: FoldRules::default(),
+            upkeep_pause: Duration::from_secs(1),
             client_config: BTreeMap::new(),
         }
     }

@@ -14,6 +14,7 @@ pub mod config;
 pub mod encode;
 mod error;
 pub mod files;
+pub mod fold;
 pub mod log_reader;
 pub mod look;
 pub mod memory_log;
@@ -25,6 +26,7 @@ mod removal;
 pub mod schema;
 mod staging;
 pub mod status;
+pub mod sweep;
 #[cfg(test)]
 mod tests;
 pub mod topic_patterns;
@@ -32,6 +34,7 @@ mod turns;
 mod worker;
 
 pub use bridge::{Bridge, ENABLE_CONFIG};
+pub use commit::ResumeFrom;
 pub use config::BridgeConfig;
 pub use log_reader::{LogRead, LogReader, PartitionCut};
 pub use look::{Behind, LookAnswer};

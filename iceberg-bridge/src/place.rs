@@ -58,6 +58,21 @@ impl TablePlace {
         format!("{}/data/{}.parquet", self.key, env.uuid())
     }
 
+    /// A key for a file that others were folded into, for the so many-th time.
+    pub fn folded_key(&self, env: &Env, generation: u8) -> String {
+        format!("{}/data/{}-{generation}.parquet", self.key, env.uuid())
+    }
+
+    /// How often the rows of a data file were folded, by its address. `None` for files of others.
+    pub fn generation_of(&self, url: &str) -> Option<u8> {
+        const UUID_LENGTH: usize = 36;
+        let inside = url.strip_prefix(&self.url)?.strip_prefix("/data/")?;
+        let name = inside.strip_suffix(".parquet")?;
+        let (id, behind) = (name.get(..UUID_LENGTH)?, name.get(UUID_LENGTH..)?);
+        Uuid::parse_str(id).ok()?;
+        if behind.is_empty() { Some(0) } else { behind.strip_prefix('-')?.parse().ok() }
+    }
+
     /// A key for a new manifest.
     pub fn manifest_key(&self, env: &Env) -> String {
         format!("{}/metadata/{}-m0.avro", self.key, env.uuid())
@@ -69,7 +84,8 @@ impl TablePlace {
     }
 
     /// A key for a new version of the table's metadata.
-    pub fn metadata_key(&self, env: &Env, version: u64) -> String {
-        format!("{}/metadata/{version:05}-{}.metadata.json", self.key, env.uuid())
+    pub fn metadata_key(&self, env: &Env, version: u64, is_compressed: bool) -> String {
+        let ending = if is_compressed { "gz.metadata.json" } else { "metadata.json" };
+        format!("{}/metadata/{version:05}-{}.{ending}", self.key, env.uuid())
     }
 }

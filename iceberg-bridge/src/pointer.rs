@@ -40,6 +40,14 @@ pub struct TablePointer {
     pub metadata_location: String,
     /// Counts the metadata files, from 0.
     pub metadata_version: u64,
+    /// Counts the orphan sweeps that have deleted files: a commit whose files were staged before
+    /// one of them is fenced by it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sweeps: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl TablePointer {
@@ -58,6 +66,7 @@ impl TablePointer {
             table_id: table,
             metadata_location,
             metadata_version: 0,
+            sweeps: 0,
         }
     }
 
@@ -66,6 +75,12 @@ impl TablePointer {
     pub fn moved(&self, metadata_location: String) -> Self {
         let metadata_version = self.metadata_version + 1;
         Self { metadata_location, metadata_version, ..self.clone() }
+    }
+
+    /// The pointer of the same version, which fences every commit that began before.
+    #[must_use]
+    pub(crate) fn swept(&self) -> Self {
+        Self { sweeps: self.sweeps + 1, ..self.clone() }
     }
 
     /// The topic.

@@ -12,6 +12,7 @@ use floe_env::Result;
 use floe_metadata::facts::ChangeOutcome;
 use floe_store::ObjectStore;
 use kfs::TopicId;
+use std::collections::BTreeSet;
 
 /// Tables that one look at the catalog brings.
 const TABLES_PER_PAGE: usize = 1000;
@@ -46,11 +47,15 @@ impl Bridge {
 
     /// Removes the tables of all topics that are gone.
     pub(crate) async fn remove_tables(&self) -> Result<()> {
+        let topics = self.topics().await?;
+        let known: BTreeSet<TopicId> = topics.iter().map(|topic| topic.id).collect();
         let mut after: Option<String> = None;
         loop {
             let namespace = &self.config().namespace;
             let page = self.pointers().list(namespace, after.as_deref(), TABLES_PER_PAGE).await?;
-            for pointer in &page {
+            // Asked for one by one are only those that the list lacks; a topic that has gone since
+            // changes the list's revision, and the next sweep sees it.
+            for pointer in page.iter().filter(|pointer| !known.contains(&pointer.topic())) {
                 self.remove_if_gone(pointer).await?;
             }
             match page.last() {
@@ -86,6 +91,7 @@ impl Bridge {
         let until_ms = self.metadata().backend().now_ms().await?.saturating_sub(retention_ms);
         for table in removed.iter().filter(|table| table.removed_ms <= until_ms) {
             self.delete_files_of(table).await?;
+            self.forget_marks(table.topic, table.table).await?;
             self.pointers().forget(table).await?;
         }
         Ok(())

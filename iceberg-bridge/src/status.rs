@@ -48,6 +48,16 @@ pub struct TableStatus {
     pub last_error: Option<String>,
     /// Offsets that the table can never hold.
     pub gap_offsets: i64,
+    /// Data files of the newest snapshot.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Commits since the broker started that others were faster than, and that were made again.
+    pub conflicts: u64,
+    /// Objects that commits have put since the broker started.
+    pub puts: u64,
+    /// Commits since the broker started that failed.
+    pub failures: u64,
 }
 
 /// The part of it that a worker keeps.
@@ -60,6 +70,7 @@ pub(crate) struct WorkerStatus {
     pub(crate) commits: u64,
     pub(crate) last_commit_ms: Option<i64>,
     pub(crate) last_error: Option<String>,
+    pub(crate) failures: u64,
 }
 
 impl WorkerStatus {

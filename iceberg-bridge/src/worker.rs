@@ -2,7 +2,9 @@
 //! pointer, stages what lies between the table's progress and the turn's cut, commits it, and
 //! starts again where somebody else was faster.
 
-use crate::commit::{CommitEnd, Committer, LoadedTable, Ownership};
+use crate::commit::{
+    CommitCounts, CommitEnd, Committer, LoadedTable, Ownership, Removed, ResumeFrom, StagedFile,
+};
 use crate::config::BridgeConfig;
 use crate::log_reader::{LogReader, PartitionCut};
 use crate::pointer::TablePointers;
@@ -15,6 +17,7 @@ use floe_store::ObjectStore;
 use kfs::TopicId;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
@@ -51,7 +54,8 @@ impl Shared {
         log: Arc<dyn LogReader>,
     ) -> Self {
         let committer =
-            Committer::new(env.clone(), store.clone(), pointers.clone(), config.cluster);
+            Committer::new(env.clone(), store.clone(), pointers.clone(), config.cluster)
+                .with_rules(config.expiry);
         let stager = Stager::new(env.clone(), store.clone(), log.clone());
         Self {
             env,
@@ -72,6 +76,10 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     pub(crate) topic: TopicId,
     pub(crate) topic_name: String,
+    committer: Committer,
+    counts: Arc<CommitCounts>,
+    /// Held while a commit is made, so that those of one broker never conflict.
+    commit_gate: tokio::sync::Mutex<()>,
     turns: Mutex<Turns>,
     state: Mutex<State>,
 }
@@ -100,8 +108,17 @@ impl Worker {
             is_backfilling: false,
             last_turn: None,
         };
-        let (turns, state) = (Mutex::default(), Mutex::new(state));
-        Arc::new(Self { shared, topic, topic_name, turns, state })
+        let counts = Arc::new(CommitCounts::default());
+        Arc::new(Self {
+            committer: shared.committer.counting(counts.clone()),
+            counts,
+            commit_gate: tokio::sync::Mutex::default(),
+            turns: Mutex::default(),
+            state: Mutex::new(state),
+            shared,
+            topic,
+            topic_name,
+        })
     }
 
     /// The newest version that is known.
@@ -193,9 +210,53 @@ impl Worker {
         if let Some(newer) = newer {
             return newer.clone();
         }
-        state.scanned = table.progress.clone();
+        let has_same_progress =
+            |known: &Arc<LoadedTable>| known.stopped.is_none() && known.progress == table.progress;
+        if table.stopped.is_some() || !state.newest.as_ref().is_some_and(has_same_progress) {
+            state.scanned = table.progress.clone();
+        }
         state.newest = Some(table.clone());
         table
+    }
+
+    /// The newest known version if what was staged for `base` can go onto it: so a commit of this
+    /// broker that came in between is no conflict.
+    fn newest_like(&self, base: Arc<LoadedTable>) -> Arc<LoadedTable> {
+        let is_like = |newest: &Arc<LoadedTable>| {
+            newest.pointer.table_id == base.pointer.table_id
+                && newest.pointer.sweeps == base.pointer.sweeps
+                && newest.pointer.metadata_version > base.pointer.metadata_version
+        };
+        self.newest().filter(is_like).unwrap_or(base)
+    }
+
+    /// Commits files in the place of others with the same rows; see [`Committer::replace`].
+    pub(crate) async fn replace(
+        &self,
+        base: Arc<LoadedTable>,
+        removed: Removed,
+        files: Vec<StagedFile>,
+    ) -> Result<CommitEnd> {
+        let _gate = self.commit_gate.lock().await;
+        let end = self.committer.replace(self.newest_like(base), removed, files).await?;
+        if let CommitEnd::Committed(table) = &end {
+            self.set_newest(table.clone());
+        }
+        Ok(end)
+    }
+
+    /// Lets a stopped table go on, as an operator has decided. `None` if there is no table.
+    pub(crate) async fn resume(&self, from: ResumeFrom) -> Result<Option<TableStatus>> {
+        let _gate = self.commit_gate.lock().await;
+        let Some(base) = self.refresh().await? else { return Ok(None) };
+        match self.committer.resume(base, from).await? {
+            CommitEnd::Committed(table) => {
+                self.set_newest(table);
+                self.state.lock().status.last_error = None;
+                Ok(Some(self.status()))
+            }
+            CommitEnd::Overtaken => Err(Error::retry("the table has changed meanwhile")),
+        }
     }
 
     /// Asks for a commit that covers `cut`. Whoever asked may go away: the turn runs all the same.
@@ -246,6 +307,7 @@ impl Worker {
             tracing::warn!(topic = %self.topic_name, %error, "table commit failed");
         }
         let mut state = self.state.lock();
+        state.status.failures += u64::from(error.is_some());
         state.status.last_error = error.map(ToString::to_string);
         // Whatever is missing now, the next look may well reach.
         state.is_backfilling = false;
@@ -308,9 +370,10 @@ impl Worker {
             self.state.lock().scanned = staged.to;
             return Ok(true);
         }
-        let committer = &self.shared.committer;
+        let committer = &self.committer;
+        let gate = self.commit_gate.lock().await;
         let end = match base {
-            Some(base) => committer.append(base, staged).await?,
+            Some(base) => committer.append(self.newest_like(base), staged).await?,
             None => {
                 let namespace = &self.shared.config.namespace;
                 committer.create(namespace, &self.topic_name, owner, staged).await?
@@ -318,6 +381,7 @@ impl Worker {
         };
         let CommitEnd::Committed(table) = end else { return Ok(false) };
         self.set_newest(table);
+        drop(gate);
         let mut state = self.state.lock();
         state.status.commits += 1;
         state.status.last_commit_ms = Some(self.shared.env.now_ms());
@@ -353,6 +417,11 @@ impl Worker {
             last_commit_ms: state.status.last_commit_ms,
             last_error: failing,
             gap_offsets,
+            files: newest.map_or(0, |table| table.total("total-data-files")),
+            bytes: newest.map_or(0, |table| table.total("total-files-size")),
+            conflicts: self.counts.conflicts.load(Ordering::Relaxed),
+            puts: self.counts.puts.load(Ordering::Relaxed),
+            failures: state.status.failures,
         }
     }
 }

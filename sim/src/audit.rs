@@ -225,15 +225,22 @@ impl Audit {
         Ok(())
     }
 
-    /// Objects of tables that no newest version reaches: what failed commits have left.
+    /// Objects of tables that no newest version reaches, and that wait for no retention either:
+    /// what failed commits have left.
     ///
     /// # Errors
     /// Whatever the stores answer.
-    pub async fn table_orphans(&self) -> Result<u64> {
-        let Some(root) = self.root().await? else { return Ok(0) };
+    pub async fn table_orphans(&self) -> Result<BTreeSet<String>> {
+        let Some(root) = self.root().await? else { return Ok(BTreeSet::new()) };
+        let removed = self.metadata.removed_tables().await?;
+        let is_removed = |key: &String| {
+            let folder = key.split('/').nth(2).unwrap_or_default();
+            removed.contains(folder)
+        };
         let needed = self.named_by_tables().await;
         let keys = self.objects.keys(&format!("{root}/tables")).await?;
-        Ok(keys.iter().filter(|key| !needed.contains(*key)).count() as u64)
+        let orphans = keys.into_iter().filter(|key| !needed.contains(key) && !is_removed(key));
+        Ok(orphans.collect())
     }
 }
 

@@ -23,8 +23,11 @@ use floe::config::{Config, Given, Inputs, Machine, resolve};
 use floe::node::JobRules;
 use floe_env::simulated::Node;
 use floe_env::{Env, Lane, Result, Shutdown, Task, shutdown_signal};
+use floe_iceberg_bridge::fold::FoldRules;
+use floe_iceberg_bridge::sweep::SweepRules;
 use floe_log::{CleanRules, MergeRules};
 use kfs::{PartitionIndex, TopicId, TopicPartition};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +46,8 @@ const MACHINE_PER_MILLE: u64 = 300;
 const LATE_MAX: Duration = Duration::from_secs(20);
 /// About how many lives of a seed die at a chosen moment.
 const MOMENTS_PER_SEED: u64 = 5;
+/// When nothing fails any more, all orphans of tables go in this time.
+const ORPHANS_MAX: Duration = Duration::from_secs(120);
 const MACHINE_BYTES: u64 = 256 << 20;
 
 /// What a run came to.
@@ -68,7 +73,7 @@ pub struct Report {
     pub group_commits: u64,
     /// Whether both stores were on one machine: a SQLite file and a directory.
     pub on_machine: bool,
-    /// Objects of tables that failed commits have left behind.
+    /// Objects of tables that failed commits had left behind when the faults ended.
     pub table_orphans: u64,
     /// The newest events.
     pub lines: Vec<String>,
@@ -118,9 +123,18 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
         first_moment: seed.wrapping_mul(MOMENTS_PER_SEED),
     };
     let grace = parts.rules.clean.grace;
-    let run = Run { env, trace, calls, model, audit, grace, cluster: Cluster::new(parts) };
+    let run = Run {
+        env,
+        trace,
+        calls,
+        model,
+        audit,
+        grace,
+        cluster: Cluster::new(parts),
+        orphans: Cell::new(0),
+    };
     run.storm_and_calm().await;
-    let table_orphans = run.audit.table_orphans().await.unwrap_or_default();
+    let table_orphans = run.orphans.get();
     let (trace_hash, events) = run.trace.hash();
     Report {
         seed,
@@ -147,6 +161,8 @@ struct Run {
     /// How long a dead object is kept.
     grace: Duration,
     cluster: Cluster,
+    /// Orphans of tables when the faults ended.
+    orphans: Cell<u64>,
 }
 
 impl Run {
@@ -172,6 +188,8 @@ impl Run {
 
         self.calls.calm();
         self.trace.event(self.env.monotonic(), "calm");
+        let orphans = self.audit.table_orphans().await.unwrap_or_default();
+        self.orphans.set(orphans.len() as u64);
         let (end, ended) = shutdown_signal();
         let cluster = self.cluster.clone();
         let last = self.env.spawn("last life", Lane::Foreground, async move {
@@ -248,6 +266,27 @@ impl Run {
         let grace_ms = i64::try_from((self.grace * 2).as_millis()).unwrap_or(i64::MAX);
         if let Err(error) = self.audit.leftovers(grace_ms).await {
             self.model.violation(format!("the stores cannot be looked at: {error}"));
+        }
+        if let Err(error) = self.orphans_go().await {
+            self.model.violation(format!("the tables cannot be looked at: {error}"));
+        }
+    }
+
+    /// Two passes of the sweep take all orphans of tables; looks go on meanwhile.
+    async fn orphans_go(&self) -> Result<()> {
+        let deadline = self.env.monotonic() + ORPHANS_MAX;
+        loop {
+            let left = self.audit.table_orphans().await?;
+            if left.is_empty() {
+                return Ok(());
+            }
+            if self.env.monotonic() > deadline {
+                let count = left.len();
+                let first = left.into_iter().next().unwrap_or_default();
+                self.model.violation(format!("{count} orphans of tables stay, such as {first}"));
+                return Ok(());
+            }
+            self.env.sleep(Duration::from_secs(1)).await;
         }
     }
 
@@ -331,7 +370,19 @@ fn job_rules(env: &Env) -> JobRules {
         grace,
         sweep_again_after: grace,
     };
-    JobRules { merge, clean }
+    let sweep = SweepRules {
+        pause: Duration::from_millis(pick(env, &[1000, 4000])),
+        age: Duration::from_millis(pick(env, &[500, 3000, 8000])),
+    };
+    let fold = FoldRules {
+        fresh_files: pick(env, &[2, 4, 16]),
+        fresh_age: Duration::from_secs(pick(env, &[3, 600])),
+        first_files: pick(env, &[2, 4]),
+        second_files: pick(env, &[2, 12]),
+        quiet: Duration::from_secs(pick(env, &[10, 3600])),
+        ..FoldRules::default()
+    };
+    JobRules { merge, clean, sweep, fold }
 }
 
 fn config(env: &Env) -> Result<Config> {

@@ -8,6 +8,7 @@ use floe_env::{Env, Error, Result};
 use floe_metadata::facts::FactKey;
 use floe_metadata::{Backend, ModelBackend, SqliteBackend};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,8 @@ const FRAME_BYTES: usize = 4096 + 24;
 const FRAMES_LOST: usize = 40;
 /// The facts that are tables' pointers.
 const TABLES: &str = "tables";
+/// The facts that are removed tables.
+const REMOVED_TABLES: &str = "removed-tables";
 /// Tables that are looked at.
 const TABLES_MAX: usize = 1000;
 
@@ -170,6 +173,13 @@ impl MetadataServer {
             Some(pointer["metadata_location"].as_str()?.to_owned())
         };
         Ok(pointers.iter().filter_map(|(_, bytes)| location(bytes)).collect())
+    }
+
+    /// Folders of tables that were removed and whose files wait for the end of their retention.
+    pub async fn removed_tables(&self) -> Result<BTreeSet<String>> {
+        let all = FactKey::new(&[REMOVED_TABLES]).folder();
+        let removed = self.backend().await.scan(&all, TABLES_MAX).await?;
+        Ok(removed.iter().map(|(key, _)| key.segments()[1..].join("-")).collect())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::object_server::ObjectServer;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use bytes::Bytes;
+use flate2::read::GzDecoder;
 use floe_store::ObjectStore;
 use iceberg::spec::{FormatVersion, Manifest, ManifestList, Snapshot, SnapshotRef, TableMetadata};
 use parking_lot::Mutex;
@@ -69,7 +70,11 @@ impl TableFiles {
     /// # Errors
     /// What is missing or makes no sense.
     pub async fn metadata(&self, location: &str) -> Result<TableMetadata, String> {
-        serde_json::from_slice(&self.get(&self.key(location)?).await?).map_err(text)
+        let file = self.get(&self.key(location)?).await?;
+        if !location.ends_with(".gz.metadata.json") {
+            return serde_json::from_slice(&file).map_err(text);
+        }
+        serde_json::from_reader(GzDecoder::new(file.as_ref())).map_err(text)
     }
 
     /// The current snapshot's rows.

@@ -61,7 +61,7 @@ fn no_seed_finds_a_violation() {
         println!("{:.2} CPU seconds a seed", (ended - began) / count as f64);
     }
     println!("{lives:?}");
-    println!("{acknowledged} records acknowledged, {events} events, {orphans} table orphans");
+    println!("{acknowledged} records acknowledged, {events} events, {orphans} orphans of tables");
     println!("{group_commits} commits of a group's offsets acknowledged");
     println!("{:<20} {:>8} {:>8} {:>8}", "died", "before", "in", "after");
     let died = |kind: &'static str, phase| deaths.get(&(kind, phase)).copied().unwrap_or(0);

@@ -12,10 +12,10 @@ use iceberg::spec::{
 
 /// A file of an earlier commit, with the numbers that it keeps.
 #[derive(Clone, Debug)]
-pub(super) struct ExistingFile {
-    pub(super) data_file: DataFile,
-    pub(super) snapshot_id: i64,
-    pub(super) sequence_number: i64,
+pub(crate) struct ExistingFile {
+    pub(crate) data_file: DataFile,
+    pub(crate) snapshot_id: i64,
+    pub(crate) sequence_number: i64,
     pub(super) file_sequence_number: i64,
 }
 
@@ -26,6 +26,13 @@ pub(super) enum Entries {
     Added(Vec<DataFile>),
     /// Files of earlier commits, from manifests that this one replaces.
     Existing(Vec<ExistingFile>),
+    /// The same, and files that this commit takes out.
+    Rewritten {
+        /// Files that stay.
+        existing: Vec<ExistingFile>,
+        /// Files that go.
+        deleted: Vec<ExistingFile>,
+    },
 }
 
 /// Which snapshot a manifest is written for.
@@ -48,22 +55,24 @@ pub(super) async fn encode_manifest(
     let output = memory.new_output(url).map_err(failed)?;
     let builder = ManifestWriterBuilder::new(output, Some(snapshot.id), schema, spec);
     let mut writer = builder.build_v2_data();
-    match entries {
-        Entries::Added(files) => {
-            for file in files {
-                // No number of its own: readers take the one that the list gives the manifest.
-                writer.add_file(file, UNASSIGNED_SEQUENCE_NUMBER).map_err(failed)?;
-            }
-        }
-        Entries::Existing(files) => {
-            for file in files {
-                let numbers = (file.snapshot_id, file.sequence_number);
-                let own_number = Some(file.file_sequence_number);
-                writer
-                    .add_existing_file(file.data_file, numbers.0, numbers.1, own_number)
-                    .map_err(failed)?;
-            }
-        }
+    let (added, existing, deleted) = match entries {
+        Entries::Added(added) => (added, Vec::new(), Vec::new()),
+        Entries::Existing(existing) => (Vec::new(), existing, Vec::new()),
+        Entries::Rewritten { existing, deleted } => (Vec::new(), existing, deleted),
+    };
+    for file in added {
+        // No number of its own: readers take the one that the list gives the manifest.
+        writer.add_file(file, UNASSIGNED_SEQUENCE_NUMBER).map_err(failed)?;
+    }
+    for file in existing {
+        let (id, number) = (file.snapshot_id, file.sequence_number);
+        let own_number = Some(file.file_sequence_number);
+        writer.add_existing_file(file.data_file, id, number, own_number).map_err(failed)?;
+    }
+    for file in deleted {
+        let own_number = Some(file.file_sequence_number);
+        let number = file.sequence_number;
+        writer.add_delete_file(file.data_file, number, own_number).map_err(failed)?;
     }
     let mut manifest = writer.write_manifest_file().await.map_err(failed)?;
     manifest.sequence_number = snapshot.sequence_number;

@@ -10,7 +10,7 @@ use crate::place::TablePlace;
 use floe_env::{Env, Result};
 use floe_store::ObjectStore;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use iceberg::spec::{ManifestFile, PartitionSpec, SchemaRef, TableMetadata};
+use iceberg::spec::{ManifestContentType, ManifestFile, PartitionSpec, SchemaRef, TableMetadata};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,9 +21,20 @@ const FULL_MANIFEST_FILES: u32 = 1000;
 /// Manifests that are read at the same time.
 const READS_MAX: usize = 16;
 
-fn is_small(manifest: &ManifestFile) -> bool {
+/// Files that a manifest says are in the table.
+fn live_files(manifest: &ManifestFile) -> u32 {
     let counts = [manifest.added_files_count, manifest.existing_files_count];
-    counts.into_iter().map(|count| count.unwrap_or(0)).sum::<u32>() < FULL_MANIFEST_FILES
+    // One that does not say may have any number.
+    counts.into_iter().map(|count| count.unwrap_or(1)).sum()
+}
+
+pub(super) fn is_small(manifest: &ManifestFile) -> bool {
+    live_files(manifest) < FULL_MANIFEST_FILES
+}
+
+/// False for a manifest that lists deleted files only: it was of interest to its own snapshot.
+pub(super) fn has_files(manifest: &ManifestFile) -> bool {
+    live_files(manifest) > 0
 }
 
 /// The manifests of the next snapshot that list the files of earlier ones; new files go into
@@ -37,9 +48,14 @@ pub(super) async fn carried_manifests(
     manifests: &[ManifestFile],
     prepared: &mut Prepared,
 ) -> Result<Vec<ManifestFile>> {
-    let (small, mut carried): (Vec<_>, Vec<_>) = manifests.iter().cloned().partition(is_small);
+    let with_files = manifests.iter().filter(|manifest| has_files(manifest)).cloned();
+    // Delete manifests of others are small too, and never merged with data.
+    let can_merge =
+        |file: &ManifestFile| is_small(file) && file.content == ManifestContentType::Data;
+    let (mut small, mut carried): (Vec<_>, Vec<_>) = with_files.partition(can_merge);
     if small.len() <= SMALL_MANIFESTS_MAX {
-        return Ok(manifests.to_vec());
+        small.extend(carried);
+        return Ok(small);
     }
     let mut reads = Vec::with_capacity(small.len());
     for manifest in small {

@@ -10,11 +10,16 @@
 //! * An outcome that is unknown is asked for again until it is known: the same move may be made any
 //!   number of times, and a snapshot's id tells whether it is in the table.
 //! * Files of an attempt that certainly failed are deleted; those of an unknown one are left to the
-//!   orphan sweep.
+//!   orphan sweep, which fences every commit whose files it may have deleted.
 
+mod expiry;
 mod garbage;
+mod kind;
 mod manifest;
 mod merge;
+mod refs;
+mod resume;
+mod rewrite;
 mod snapshot;
 mod table;
 #[cfg(test)]
@@ -22,6 +27,9 @@ mod tests;
 #[cfg(test)]
 pub(crate) mod tests_support;
 
+pub use expiry::ExpiryRules;
+pub(crate) use kind::Removed;
+pub use resume::ResumeFrom;
 pub use snapshot::Ownership;
 pub use table::{
     CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, MAPPING_PROPERTY, TAG, TOPIC_PROPERTY,
@@ -38,12 +46,19 @@ use floe_store::ObjectStore;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use iceberg::spec::{DataFile, ManifestFile, SnapshotRef, TableMetadata};
 use kfs::{ClusterId, TopicId};
+use kind::Kind;
 use manifest::{Entries, SnapshotPlace, encode_list, encode_manifest};
+use refs::Refs;
+use rewrite::Rewriting;
 use serde::Serialize;
-use snapshot::{Addition, empty_table, next_snapshot, next_version};
+use snapshot::{Addition, Version, empty_table, next_snapshot, next_version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Summary key: how an operator let a stopped table go on.
+pub const RESUMED_KEY: &str = "floe.resumed";
 
 /// Attempts of one commit against others that move the pointer without moving progress.
 const ATTEMPTS_MAX: usize = 5;
@@ -103,6 +118,15 @@ pub enum CommitEnd {
     Overtaken,
 }
 
+/// What commits have cost.
+#[derive(Debug, Default)]
+pub struct CommitCounts {
+    /// Attempts that others were faster than.
+    pub conflicts: AtomicU64,
+    /// Objects put.
+    pub puts: AtomicU64,
+}
+
 /// Makes commits. Cheap to clone.
 #[derive(Clone)]
 pub struct Committer {
@@ -110,6 +134,8 @@ pub struct Committer {
     store: Arc<dyn ObjectStore>,
     pointers: Arc<dyn TablePointers>,
     cluster: ClusterId,
+    rules: ExpiryRules,
+    counts: Arc<CommitCounts>,
 }
 
 impl std::fmt::Debug for Committer {
@@ -125,7 +151,10 @@ struct Prepared {
     metadata: TableMetadata,
     metadata_json: Bytes,
     metadata_location: String,
+    refs: Refs,
     manifests: Vec<ManifestFile>,
+    /// Files that the commit takes out are not in the table any more.
+    is_overtaken: bool,
     expired: Vec<SnapshotRef>,
     old_metadata: Vec<String>,
 }
@@ -138,7 +167,19 @@ impl Committer {
         pointers: Arc<dyn TablePointers>,
         cluster: ClusterId,
     ) -> Self {
-        Self { env, store, pointers, cluster }
+        let (rules, counts) = (ExpiryRules::default(), Arc::default());
+        Self { env, store, pointers, cluster, rules, counts }
+    }
+
+    /// The same, which lets snapshots go by these rules.
+    #[must_use]
+    pub fn with_rules(self, rules: ExpiryRules) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// The same, with counts of its own.
+    pub(crate) fn counting(&self, counts: Arc<CommitCounts>) -> Self {
+        Self { counts, ..self.clone() }
     }
 
     /// The newest version of a topic's table, `None` if it has none.
@@ -164,7 +205,7 @@ impl Committer {
     ) -> Result<CommitEnd> {
         let place = self.place(owner.topic, owner.table);
         let empty = empty_table(&owner, place.url())?;
-        let prepared = self.prepare(&place, None, empty, 0, &staged).await?;
+        let prepared = self.prepare(&place, None, empty, 0, &staged, &Kind::Append).await?;
         self.put_all(&mut staged, &prepared).await?;
         for name in names::candidates(topic_name, owner.topic) {
             let place_in_catalog = (namespace, name.as_str());
@@ -189,21 +230,55 @@ impl Committer {
         Err(Error::limit(format!("no free table name for topic {topic_name}")))
     }
 
-    /// Appends to a table.
+    /// Appends to a table. `staged` was made after `base` was read.
     ///
     /// # Errors
     /// `UnknownOutcome` where the rows may be in the table; all others mean that they are not.
-    pub async fn append(&self, base: Arc<LoadedTable>, mut staged: Staged) -> Result<CommitEnd> {
-        let mut base = base;
+    pub async fn append(&self, base: Arc<LoadedTable>, staged: Staged) -> Result<CommitEnd> {
+        self.commit(base, staged, &Kind::Append).await
+    }
+
+    /// Puts files in the place of others that have the same rows. `files` were made after `base`
+    /// was read. `Overtaken` where a file to be replaced is not in the table any more.
+    ///
+    /// # Errors
+    /// `UnknownOutcome` where it may have been done; all others mean that nothing has changed.
+    pub(crate) async fn replace(
+        &self,
+        base: Arc<LoadedTable>,
+        removed: Removed,
+        files: Vec<StagedFile>,
+    ) -> Result<CommitEnd> {
+        let (from, to) = (base.progress.clone(), base.progress.clone());
+        let staged = Staged { from, to, files, gaps: Vec::new() };
+        self.commit(base, staged, &Kind::Replace(removed)).await
+    }
+
+    async fn commit(
+        &self,
+        mut base: Arc<LoadedTable>,
+        mut staged: Staged,
+        kind: &Kind,
+    ) -> Result<CommitEnd> {
+        let sweeps = base.pointer.sweeps;
         for _ in 0..ATTEMPTS_MAX {
-            if base.stopped.is_some() || base.progress != staged.from {
+            // A sweep that came in between may have deleted what was staged before it.
+            if !kind.fits(&base, &staged) || base.pointer.sweeps != sweeps {
                 self.discard_data(&staged).await;
                 return Ok(CommitEnd::Overtaken);
+            }
+            if let Kind::Replace(_) = kind {
+                // The rows are the same, however far the table has got meanwhile.
+                staged.to = base.progress.clone();
             }
             let version = base.pointer.metadata_version + 1;
             let metadata = base.metadata.clone();
             let prepared =
-                self.prepare(&base.place, Some(&base), metadata, version, &staged).await?;
+                self.prepare(&base.place, Some(&base), metadata, version, &staged, kind).await?;
+            if prepared.is_overtaken {
+                self.discard_data(&staged).await;
+                return Ok(CommitEnd::Overtaken);
+            }
             self.put_all(&mut staged, &prepared).await?;
             let pointer = base.pointer.moved(prepared.metadata_location.clone());
             let moved = self.until_known(|| self.pointers.swap(&base.pointer, &pointer)).await;
@@ -214,6 +289,7 @@ impl Committer {
                 }
                 ChangeOutcome::Rejected => {}
             }
+            self.counts.conflicts.fetch_add(1, Ordering::Relaxed);
             let Some(current) = self.load(base.pointer.topic()).await? else {
                 self.discard(&staged, &prepared).await;
                 return Ok(CommitEnd::Overtaken);
@@ -253,6 +329,7 @@ impl Committer {
         metadata: TableMetadata,
         version: u64,
         staged: &Staged,
+        kind: &Kind,
     ) -> Result<Prepared> {
         // Positive, as some readers expect.
         let snapshot_id = i64::try_from(self.env.random_u64() >> 1).expect("63 bits").max(1);
@@ -260,37 +337,46 @@ impl Committer {
         let list_key = place.manifest_list_key(&self.env, snapshot_id);
         let list_url = place.url_of(&list_key)?;
         let addition = Addition {
+            operation: kind.operation(),
+            removed: kind.removed(),
+            note: kind.note(),
             files: staged.files.iter().map(|file| &file.data_file).collect(),
             progress: &staged.to,
             gaps: &staged.gaps,
         };
         let location = base.map(|base| base.pointer.metadata_location.clone());
+        let no_refs = Refs::new();
+        let refs = base.map_or(&no_refs, |base| &base.refs);
         let next = next_version(
-            metadata.clone(),
-            location,
+            Version { metadata: metadata.clone(), refs, location },
             snapshot,
             list_url.clone(),
             self.env.now_ms(),
+            &self.rules,
             &addition,
         )?;
-        let metadata_json = table::metadata_file(&next.built.metadata)?;
+        let (metadata_json, metadata_file) = table::metadata_file(&next.built.metadata)?;
         let old_metadata = next.built.expired_metadata_logs.iter();
         let old_metadata = old_metadata.filter_map(|log| place.key_of(&log.metadata_file).ok());
-        let metadata_key = place.metadata_key(&self.env, version);
+        let is_compressed = table::is_compressed(&next.built.metadata);
+        let metadata_key = place.metadata_key(&self.env, version, is_compressed);
         let mut prepared = Prepared {
             puts: Vec::new(),
             snapshot_id,
             metadata: next.built.metadata,
             metadata_location: place.url_of(&metadata_key)?,
             metadata_json,
+            refs: next.refs,
             manifests: Vec::new(),
+            is_overtaken: false,
             expired: next.expired,
             old_metadata: old_metadata.collect(),
         };
-        self.prepare_manifests(place, base, &metadata, snapshot, staged, &mut prepared).await?;
+        let shape = (&metadata, snapshot);
+        self.prepare_manifests(place, base, shape, staged, kind, &mut prepared).await?;
         let list = encode_list(&list_url, snapshot, &prepared.manifests).await?;
         prepared.puts.push((list_key, list));
-        prepared.puts.push((metadata_key, prepared.metadata_json.clone()));
+        prepared.puts.push((metadata_key, metadata_file));
         Ok(prepared)
     }
 
@@ -298,9 +384,9 @@ impl Committer {
         &self,
         place: &TablePlace,
         base: Option<&LoadedTable>,
-        metadata: &TableMetadata,
-        snapshot: SnapshotPlace,
+        (metadata, snapshot): (&TableMetadata, SnapshotPlace),
         staged: &Staged,
+        kind: &Kind,
         prepared: &mut Prepared,
     ) -> Result<()> {
         let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
@@ -318,6 +404,15 @@ impl Committer {
             prepared.manifests.push(manifest);
         }
         let Some(base) = base else { return Ok(()) };
+        if let Kind::Replace(removed) = kind {
+            let (env, store) = (&self.env, self.store.as_ref());
+            let rewriting = Rewriting { env, store, place, metadata, snapshot };
+            match rewriting.manifests_without(&base.manifests, removed, prepared).await? {
+                Some(left) => prepared.manifests.extend(left),
+                None => prepared.is_overtaken = true,
+            }
+            return Ok(());
+        }
         let carried = merge::carried_manifests(
             &self.env,
             &self.store,
@@ -341,6 +436,7 @@ impl Committer {
             .filter_map(|file| file.bytes.as_ref().map(|bytes| (file.key.clone(), bytes.clone())));
         let all = data.chain(prepared.puts.iter().cloned());
         let puts: Vec<_> = all.map(|(key, bytes)| put(self.store.clone(), key, bytes)).collect();
+        self.counts.puts.fetch_add(puts.len() as u64, Ordering::Relaxed);
         stream::iter(puts).buffer_unordered(PUTS_PARALLEL_MAX).try_collect::<Vec<()>>().await?;
         for file in &mut staged.files {
             file.bytes = None;
@@ -394,6 +490,7 @@ impl Committer {
             place,
             metadata: prepared.metadata,
             metadata_json: prepared.metadata_json,
+            refs: prepared.refs,
             manifests: prepared.manifests,
             progress: staged.to,
             stopped: None,

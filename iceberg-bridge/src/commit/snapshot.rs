@@ -2,32 +2,25 @@
 //! and the expiry of old snapshots. Pure.
 
 use super::Gap;
+use super::expiry::{ExpiryRules, expired_snapshots, hour_tag, outdated_tags};
 use super::manifest::SnapshotPlace;
+use super::refs::{Refs, branch, tag};
 use super::table::{
-    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, MAPPING_PROPERTY, TAG, TOPIC_PROPERTY,
-    summary_value,
+    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, MAPPING_PROPERTY, METADATA_CODEC_PROPERTY, TAG,
+    TOPIC_PROPERTY, summary_value,
 };
 use crate::error::iceberg_error;
 use crate::progress::{PROGRESS_KEY, Progress};
 use crate::schema::{MAPPING_VERSION, SPEC_DAY, day_spec, iceberg_schema};
 use floe_env::{Error, Result};
 use iceberg::spec::{
-    DataFile, FormatVersion, Operation, PartitionSpec, Snapshot, SnapshotRef, SnapshotReference,
-    SnapshotRetention, SortOrder, Summary, TableMetadata, TableMetadataBuildResult,
-    TableMetadataBuilder,
+    DataFile, FormatVersion, MAIN_BRANCH, Operation, PartitionSpec, Snapshot, SnapshotRef,
+    SortOrder, Summary, TableMetadata, TableMetadataBuildResult, TableMetadataBuilder,
 };
 use kfs::{ClusterId, TopicId};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Snapshots that are kept whatever their age.
-const SNAPSHOTS_KEPT: usize = 100;
-/// Snapshots above which the oldest go whatever their age, so that metadata stays small.
-const SNAPSHOTS_MAX: usize = 1000;
-/// Snapshots go in batches of this size, so that few commits have the work.
-const EXPIRY_BATCH: usize = 50;
-/// Age below which a snapshot stays, unless there are too many, ms.
-const SNAPSHOT_AGE_MIN_MS: i64 = 60 * 60 * 1000;
 /// How much earlier than now a snapshot is dated, ms. DuckDB reads a table as of the start of its
 /// transaction, by its own clock, which is before the look that the transaction makes: a snapshot
 /// that is dated by the commit would not be seen by the very query that asked for it.
@@ -58,6 +51,7 @@ pub(super) fn empty_table(owner: &Ownership, location: &str) -> Result<TableMeta
         (MAPPING_PROPERTY, MAPPING_VERSION.to_string()),
         ("write.parquet.compression-codec", "zstd".to_owned()),
         ("write.metadata.previous-versions-max", METADATA_FILES_KEPT.to_string()),
+        (METADATA_CODEC_PROPERTY, "gzip".to_owned()),
     ];
     let properties = properties.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     let schema = iceberg_schema()?;
@@ -90,38 +84,65 @@ fn undated(metadata: &TableMetadata) -> Result<TableMetadata> {
 
 /// What a commit adds.
 pub(super) struct Addition<'a> {
+    pub(super) operation: Operation,
     pub(super) files: Vec<&'a DataFile>,
+    /// Files that the snapshot no longer has.
+    pub(super) removed: Totals,
     pub(super) progress: &'a Progress,
     pub(super) gaps: &'a [Gap],
+    /// An entry of its own in the summary.
+    pub(super) note: Option<(&'static str, &'static str)>,
 }
 
-/// The version after `metadata`.
+/// Sums over data files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) files: u64,
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+}
+
+impl Totals {
+    pub(super) fn of<'a>(files: impl IntoIterator<Item = &'a DataFile>) -> Self {
+        files.into_iter().fold(Self::default(), |sum, file| Self {
+            files: sum.files + 1,
+            records: sum.records + file.record_count(),
+            bytes: sum.bytes + file.file_size_in_bytes(),
+        })
+    }
+}
+
+/// The version after another.
 pub(super) struct NextVersion {
     pub(super) built: TableMetadataBuildResult,
+    /// Its branches and tags.
+    pub(super) refs: Refs,
     /// Snapshots that the version no longer has, oldest first.
     pub(super) expired: Vec<SnapshotRef>,
+}
+
+/// A version, and what it was made of.
+pub(super) struct Version<'a> {
+    pub(super) metadata: TableMetadata,
+    pub(super) refs: &'a Refs,
+    /// Address of its file, if it has one.
+    pub(super) location: Option<String>,
 }
 
 /// Adds a snapshot whose manifest list stands at `list_url`, moves main and the tag to it, and lets
 /// old snapshots go.
 pub(super) fn next_version(
-    metadata: TableMetadata,
-    metadata_location: Option<String>,
+    before: Version<'_>,
     snapshot: SnapshotPlace,
     list_url: String,
     now_ms: i64,
+    rules: &ExpiryRules,
     addition: &Addition<'_>,
 ) -> Result<NextVersion> {
     let failed = |error| iceberg_error("make a table's next version", error);
+    let Version { metadata, refs, location } = before;
     let summary = summary(metadata.current_snapshot(), addition);
-    let backdated_ms = now_ms - BACKDATED_MS;
-    // Dates only go forward, also where a clock goes back.
-    let timestamp_ms = match metadata.current_snapshot() {
-        Some(_) => backdated_ms.max(metadata.last_updated_ms() + 1),
-        None => backdated_ms,
-    };
-    let expired = expired_snapshots(&metadata, timestamp_ms);
-    let expired_ids: Vec<i64> = expired.iter().map(|snapshot| snapshot.snapshot_id()).collect();
+    let timestamp_ms = snapshot_date_ms(&metadata, now_ms);
     let added = Snapshot::builder()
         .with_snapshot_id(snapshot.id)
         .with_parent_snapshot_id(snapshot.parent)
@@ -131,36 +152,65 @@ pub(super) fn next_version(
         .with_summary(summary)
         .with_schema_id(metadata.current_schema_id())
         .build();
-    let tag = SnapshotReference::new(snapshot.id, SnapshotRetention::Tag { max_ref_age_ms: None });
-    let builder = metadata.into_builder(metadata_location);
-    let builder = builder.set_branch_snapshot(added, "main").map_err(failed)?;
-    let builder = builder.set_ref(TAG, tag).map_err(failed)?;
+    let mut refs = refs.clone();
+    let outdated = outdated_tags(&metadata, &refs, timestamp_ms, rules);
+    refs.retain(|name, _| !outdated.contains(name));
+    let mut moved = vec![(TAG.to_owned(), tag(snapshot.id, None))];
+    moved.extend(hour_tag(metadata.current_snapshot(), timestamp_ms, rules));
+    refs.extend(moved.iter().cloned());
+    refs.insert(MAIN_BRANCH.to_owned(), branch(snapshot.id));
+    let expired = expired_snapshots(&metadata, &refs, timestamp_ms, rules);
+    let expired_ids: Vec<i64> = expired.iter().map(|snapshot| snapshot.snapshot_id()).collect();
+    let mut builder = metadata.into_builder(location);
+    builder = builder.add_snapshot(added).map_err(failed)?;
+    builder = builder.set_ref(MAIN_BRANCH, branch(snapshot.id)).map_err(failed)?;
+    for (name, reference) in moved {
+        builder = builder.set_ref(&name, reference).map_err(failed)?;
+    }
+    for name in outdated {
+        builder = builder.remove_ref(&name);
+    }
     let built = builder.remove_snapshots(&expired_ids).build().map_err(failed)?;
-    Ok(NextVersion { built, expired })
+    Ok(NextVersion { built, refs, expired })
+}
+
+/// Dates only go forward, also where a clock goes back.
+fn snapshot_date_ms(metadata: &TableMetadata, now_ms: i64) -> i64 {
+    let backdated_ms = now_ms - BACKDATED_MS;
+    match metadata.current_snapshot() {
+        Some(_) => backdated_ms.max(metadata.last_updated_ms() + 1),
+        None => backdated_ms,
+    }
 }
 
 fn summary(parent: Option<&SnapshotRef>, addition: &Addition<'_>) -> Summary {
-    let total = |key: &str| -> u64 {
+    let before = |key: &str| -> u64 {
         let before = parent.and_then(|parent| summary_value(parent, key));
         before.and_then(|text| text.parse().ok()).unwrap_or(0)
     };
-    let files = addition.files.len() as u64;
-    let records: u64 = addition.files.iter().map(|file| file.record_count()).sum();
-    let bytes: u64 = addition.files.iter().map(|file| file.file_size_in_bytes()).sum();
+    let (added, removed) = (Totals::of(addition.files.iter().copied()), addition.removed);
+    let total = |key, added: u64, removed: u64| {
+        (key, before(key).saturating_add(added).saturating_sub(removed).to_string())
+    };
     let gap_offsets: i64 = addition.gaps.iter().map(|gap| gap.until - gap.from).sum();
-    let gap_offsets = total(GAP_OFFSETS_KEY).saturating_add(gap_offsets.unsigned_abs());
+    let gap_offsets = before(GAP_OFFSETS_KEY).saturating_add(gap_offsets.unsigned_abs());
     let mut values = BTreeMap::from([
-        ("added-data-files", files.to_string()),
-        ("added-records", records.to_string()),
-        ("added-files-size", bytes.to_string()),
-        ("total-data-files", (total("total-data-files") + files).to_string()),
-        ("total-records", (total("total-records") + records).to_string()),
-        ("total-files-size", (total("total-files-size") + bytes).to_string()),
+        ("added-data-files", added.files.to_string()),
+        ("added-records", added.records.to_string()),
+        ("added-files-size", added.bytes.to_string()),
+        total("total-data-files", added.files, removed.files),
+        total("total-records", added.records, removed.records),
+        total("total-files-size", added.bytes, removed.bytes),
         ("total-delete-files", "0".to_owned()),
         ("total-position-deletes", "0".to_owned()),
         ("total-equality-deletes", "0".to_owned()),
         (PROGRESS_KEY, addition.progress.pack()),
     ]);
+    if removed.files > 0 {
+        values.insert("deleted-data-files", removed.files.to_string());
+        values.insert("deleted-records", removed.records.to_string());
+        values.insert("removed-files-size", removed.bytes.to_string());
+    }
     if gap_offsets > 0 {
         values.insert(GAP_OFFSETS_KEY, gap_offsets.to_string());
     }
@@ -168,34 +218,12 @@ fn summary(parent: Option<&SnapshotRef>, addition: &Addition<'_>) -> Summary {
         let gaps = serde_json::to_string(addition.gaps).expect("numbers and text are JSON");
         values.insert(GAPS_KEY, gaps);
     }
+    if let Some((key, value)) = addition.note {
+        values.insert(key, value.to_owned());
+    }
     let values = values.into_iter().map(|(key, value)| (key.to_owned(), value));
-    Summary { operation: Operation::Append, additional_properties: values.collect() }
-}
-
-/// Oldest first, never out of the middle, never one that a branch or tag names.
-fn expired_snapshots(metadata: &TableMetadata, now_ms: i64) -> Vec<SnapshotRef> {
-    let count = metadata.snapshots().len();
-    let mut oldest_first: Vec<&SnapshotRef> = metadata.snapshots().collect();
-    oldest_first.sort_by_key(|snapshot| snapshot.sequence_number());
-    let is_old = |snapshot: &&&SnapshotRef| {
-        now_ms.saturating_sub(snapshot.timestamp_ms()) >= SNAPSHOT_AGE_MIN_MS
-    };
-    let old = oldest_first.iter().take_while(is_old).count();
-    let wanted = if count >= SNAPSHOTS_MAX {
-        (count - SNAPSHOTS_MAX + EXPIRY_BATCH).max(old.min(count - SNAPSHOTS_KEPT))
-    } else if count >= SNAPSHOTS_KEPT + EXPIRY_BATCH {
-        old.min(count - SNAPSHOTS_KEPT)
-    } else {
-        0
-    };
-    // The current snapshot is main's and the tag's until this commit, and the next one's parent.
-    let protected = |snapshot: &SnapshotRef| {
-        let id = snapshot.snapshot_id();
-        metadata.current_snapshot_id() == Some(id)
-            || metadata.snapshot_for_ref(TAG).is_some_and(|tagged| tagged.snapshot_id() == id)
-    };
-    let unprotected = oldest_first.into_iter().take_while(|snapshot| !protected(snapshot));
-    unprotected.take(wanted).cloned().collect()
+    let operation = addition.operation.clone();
+    Summary { operation, additional_properties: values.collect() }
 }
 
 /// The place of the snapshot behind `base`.

@@ -1,16 +1,27 @@
 //! A table as it is now: pointer, metadata, manifests, progress, and whether it may be written at
 //! all.
 
-use super::manifest::parse_list;
+use super::manifest::{ExistingFile, parse_list, parse_manifest};
+use super::refs::{Refs, parse_refs};
 use crate::place::TablePlace;
 use crate::pointer::TablePointer;
 use crate::progress::{PROGRESS_KEY, Progress};
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use floe_env::{Error, Result};
 use floe_store::ObjectStore;
 use iceberg::spec::{ManifestFile, Snapshot, TableMetadata};
 use kfs::{ClusterId, TopicId};
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
+
+/// Table property: how its metadata files are compressed.
+pub(super) const METADATA_CODEC_PROPERTY: &str = "write.metadata.compression-codec";
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// Metadata that is larger is refused: no table of ours comes near it.
+const METADATA_BYTES_MAX: u64 = 256 << 20;
 
 /// The tag that every commit moves to its snapshot, so that nobody's expiry removes the newest
 /// progress map.
@@ -33,8 +44,10 @@ pub struct LoadedTable {
     pub place: TablePlace,
     /// The metadata.
     pub metadata: TableMetadata,
-    /// The metadata file.
+    /// The metadata as JSON.
     pub metadata_json: Bytes,
+    /// Its branches and tags.
+    pub(super) refs: Refs,
     /// The manifests of the current snapshot.
     pub manifests: Vec<ManifestFile>,
     /// How far the table has got.
@@ -56,27 +69,60 @@ impl LoadedTable {
         let topic = pointer.topic();
         let place = TablePlace::new(store, cluster, topic, pointer.table_id);
         let location = &pointer.metadata_location;
-        let metadata_json = get(store, &place.key_of(location)?).await?;
+        let file = get(store, &place.key_of(location)?).await?;
+        let metadata_json = json_of(file)
+            .map_err(|error| Error::corrupt(format!("metadata {location}")).with_source(error))?;
         let metadata: TableMetadata = serde_json::from_slice(&metadata_json)
             .map_err(|error| Error::corrupt(format!("metadata {location}")).with_source(error))?;
-        let manifests = match metadata.current_snapshot() {
+        let owner = owner_problem(&metadata, cluster, &pointer);
+        // The files of a table that is not ours may be anywhere.
+        let manifests = match metadata.current_snapshot().filter(|_| owner.is_none()) {
             None => Vec::new(),
             Some(snapshot) => {
                 let url = snapshot.manifest_list();
                 parse_list(url, &get(store, &place.key_of(url)?).await?)?
             }
         };
-        let judged = judge(&metadata, cluster, topic);
+        let judged = owner.map_or_else(|| judge(&metadata, topic), Err);
         let (progress, stopped) = match judged {
             Ok(progress) => (progress, None),
             Err(reason) => (Progress::start(topic), Some(reason)),
         };
-        Ok(Self { pointer, place, metadata, metadata_json, manifests, progress, stopped })
+        let refs = parse_refs(&metadata_json)?;
+        Ok(Self { pointer, place, metadata, metadata_json, refs, manifests, progress, stopped })
+    }
+
+    /// The manifests of one of its snapshots.
+    pub(crate) async fn manifests_of(
+        &self,
+        store: &dyn ObjectStore,
+        snapshot: &Snapshot,
+    ) -> Result<Vec<ManifestFile>> {
+        if self.metadata.current_snapshot_id() == Some(snapshot.snapshot_id()) {
+            return Ok(self.manifests.clone());
+        }
+        let url = snapshot.manifest_list();
+        parse_list(url, &get(store, &self.place.key_of(url)?).await?)
+    }
+
+    /// The live files of one of its manifests.
+    pub(crate) async fn files_of(
+        &self,
+        store: &dyn ObjectStore,
+        manifest: &ManifestFile,
+    ) -> Result<Vec<ExistingFile>> {
+        let key = self.place.key_of(&manifest.manifest_path)?;
+        parse_manifest(manifest, &get(store, &key).await?)
     }
 
     /// The current snapshot's entry in the summary that Floe writes for itself.
     pub fn summary(&self, key: &str) -> Option<&str> {
         summary_value(self.metadata.current_snapshot()?, key)
+    }
+
+    /// A sum that the current snapshot states, 0 where it does not.
+    pub fn total(&self, key: &str) -> u64 {
+        self.summary(key).and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
     /// Offsets that no table can ever hold, over the table's whole life.
@@ -94,47 +140,93 @@ pub(super) async fn get(store: &dyn ObjectStore, key: &str) -> Result<Bytes> {
     store.get(key).await?.ok_or_else(|| Error::corrupt(format!("object `{key}` is missing")))
 }
 
-/// The table's progress, or why it must not be written: it is not ours, or what it holds is not
-/// what we last committed.
-fn judge(metadata: &TableMetadata, cluster: ClusterId, topic: TopicId) -> Result<Progress, String> {
+/// Why a table is not this topic's, if so: it is never written, and never resumed.
+pub(super) fn owner_problem(
+    metadata: &TableMetadata,
+    cluster: ClusterId,
+    pointer: &TablePointer,
+) -> Option<String> {
+    let topic = pointer.topic();
     let property = |key| metadata.properties().get(key).map_or("none", String::as_str);
     for (key, ours) in
         [(CLUSTER_PROPERTY, cluster.to_string()), (TOPIC_PROPERTY, topic.to_string())]
     {
         if property(key) != ours {
-            return Err(format!("not ours: {key} is {}, not {ours}", property(key)));
+            return Some(format!("not ours: {key} is {}, not {ours}", property(key)));
         }
     }
-    let main = newest_map(metadata)?;
-    let tagged = metadata.snapshot_for_ref(TAG).map(progress_of);
-    let tagged = tagged.flatten().transpose()?;
-    match (main, tagged) {
-        (None, _) => Err("replaced: no snapshot in main's history has a progress map".to_owned()),
-        (_, None) => Err(format!("tag {TAG} has no progress map")),
-        (Some(main), _) if main.topic != topic => {
-            Err(format!("not ours: the progress map is of topic {}", main.topic))
+    if metadata.uuid() != pointer.table_id {
+        let (uuid, ours) = (metadata.uuid(), pointer.table_id);
+        return Some(format!("not ours: the table's uuid is {uuid}, not {ours}"));
+    }
+    match maps(metadata).ok()?.main {
+        Some(main) if main.topic != topic => {
+            Some(format!("not ours: the progress map is of topic {}", main.topic))
         }
-        (Some(main), Some(tagged)) if main != tagged => Err(format!(
-            "rolled back: main's newest map is {}, tag {TAG} has {}",
-            main.pack(),
-            tagged.pack()
-        )),
-        (Some(main), Some(_)) => Ok(main),
+        _ => None,
     }
 }
 
-/// The first map on the way from main's head to its oldest ancestor.
-fn newest_map(metadata: &TableMetadata) -> Result<Option<Progress>, String> {
+/// What a table says of its progress.
+pub(super) struct Maps {
+    /// The newest map in main's history: what main's rows are.
+    pub(super) main: Option<Progress>,
+    /// The map under the tag: what Floe committed last.
+    pub(super) tagged: Option<Progress>,
+    /// No map was found in main's history, and not all of that is there any more.
+    pub(super) is_history_expired: bool,
+}
+
+pub(super) fn maps(metadata: &TableMetadata) -> Result<Maps, String> {
+    let tagged = metadata.snapshot_for_ref(TAG).and_then(progress_of).transpose()?;
     let mut next = metadata.current_snapshot();
     // Each snapshot is visited once at most, even if parents form a ring.
     for _ in 0..metadata.snapshots().len() {
         let Some(snapshot) = next else { break };
         if let Some(map) = progress_of(snapshot) {
-            return map.map(Some);
+            return Ok(Maps { main: Some(map?), tagged, is_history_expired: false });
         }
-        next = snapshot.parent_snapshot_id().and_then(|parent| metadata.snapshot_by_id(parent));
+        let Some(parent) = snapshot.parent_snapshot_id() else { break };
+        next = metadata.snapshot_by_id(parent);
+        if next.is_none() {
+            return Ok(Maps { main: None, tagged, is_history_expired: true });
+        }
     }
-    Ok(None)
+    Ok(Maps { main: None, tagged, is_history_expired: false })
+}
+
+/// The progress of a table that is ours, or why it must not be written: what it holds is not what
+/// we last committed.
+fn judge(metadata: &TableMetadata, topic: TopicId) -> Result<Progress, String> {
+    let Maps { main, tagged, is_history_expired } = maps(metadata)?;
+    if main.is_none() && !is_history_expired {
+        return Err("replaced: no snapshot in main's history has a progress map".to_owned());
+    }
+    let Some(tagged) = tagged else { return Err(format!("tag {TAG} has no progress map")) };
+    if tagged.topic != topic {
+        return Err(format!("tag {TAG} has the progress map of topic {}", tagged.topic));
+    }
+    match main {
+        Some(main) if main == tagged => Ok(main),
+        Some(main) => Err(format!(
+            "rolled back: main's newest map is {}, tag {TAG} has {}",
+            main.pack(),
+            tagged.pack()
+        )),
+        None if has_rows_of_tag(metadata) => Ok(tagged),
+        None => Err(format!("main's history has expired, and its rows are not those of tag {TAG}")),
+    }
+}
+
+/// Whether main, whose history has expired, goes on from the tag: it is newer and has as many rows,
+/// as after a compaction, and not after a roll-back.
+fn has_rows_of_tag(metadata: &TableMetadata) -> bool {
+    let (main, tagged) = (metadata.current_snapshot(), metadata.snapshot_for_ref(TAG));
+    let (Some(main), Some(tagged)) = (main, tagged) else { return false };
+    let records = |snapshot| summary_value(snapshot, "total-records");
+    main.sequence_number() > tagged.sequence_number()
+        && records(main).is_some()
+        && records(main) == records(tagged)
 }
 
 fn progress_of(snapshot: &Arc<Snapshot>) -> Option<Result<Progress, String>> {
@@ -142,9 +234,36 @@ fn progress_of(snapshot: &Arc<Snapshot>) -> Option<Result<Progress, String>> {
     Some(Progress::unpack(text).map_err(|error| error.to_string()))
 }
 
-/// Metadata as a file.
-pub(super) fn metadata_file(metadata: &TableMetadata) -> Result<Bytes> {
-    let json = serde_json::to_vec(metadata)
-        .map_err(|error| Error::bug("encode table metadata").with_source(error))?;
+/// Metadata as JSON, and as a file: compressed where the table says so.
+pub(super) fn metadata_file(metadata: &TableMetadata) -> Result<(Bytes, Bytes)> {
+    let failed = |error| Error::bug("encode table metadata").with_source(error);
+    let json = Bytes::from(
+        serde_json::to_vec(metadata)
+            .map_err(|error| Error::bug("encode table metadata").with_source(error))?,
+    );
+    if !is_compressed(metadata) {
+        return Ok((json.clone(), json));
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&json).map_err(failed)?;
+    Ok((json, Bytes::from(encoder.finish().map_err(failed)?)))
+}
+
+/// Whether the table's metadata files are compressed.
+pub(super) fn is_compressed(metadata: &TableMetadata) -> bool {
+    let codec = metadata.properties().get(METADATA_CODEC_PROPERTY);
+    codec.is_some_and(|codec| codec.eq_ignore_ascii_case("gzip"))
+}
+
+/// The JSON of a metadata file: what a file is, its first bytes say.
+fn json_of(file: Bytes) -> std::io::Result<Bytes> {
+    if !file.starts_with(&GZIP_MAGIC) {
+        return Ok(file);
+    }
+    let mut json = Vec::new();
+    GzDecoder::new(file.as_ref()).take(METADATA_BYTES_MAX + 1).read_to_end(&mut json)?;
+    if json.len() as u64 > METADATA_BYTES_MAX {
+        return Err(std::io::Error::other(format!("more than {METADATA_BYTES_MAX} bytes")));
+    }
     Ok(Bytes::from(json))
 }

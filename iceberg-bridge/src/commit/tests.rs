@@ -1,6 +1,6 @@
 use super::manifest::SnapshotPlace;
 use super::merge::SMALL_MANIFESTS_MAX;
-use super::snapshot::{Addition, Ownership, empty_table, next_version};
+use super::snapshot::{Addition, Ownership, Totals, Version, empty_table, next_version};
 use super::*;
 use crate::encode::Encoder;
 use crate::files::data_file;
@@ -9,6 +9,8 @@ use floe_env::simulated::Node;
 use kfs::TopicId;
 use std::collections::BTreeMap;
 use uuid::Uuid;
+
+mod walk;
 
 const TOPIC: TopicId = TopicId(Uuid::from_u128(0x70));
 
@@ -76,8 +78,8 @@ impl Rig {
 
     /// Puts a version by somebody else in place.
     async fn replace(&self, base: &LoadedTable, metadata: &TableMetadata) {
-        let key = base.place.metadata_key(&self.env, 1000);
-        let json = table::metadata_file(metadata).unwrap();
+        let key = base.place.metadata_key(&self.env, 1000, table::is_compressed(metadata));
+        let (_, json) = table::metadata_file(metadata).unwrap();
         put(Arc::new(self.world.store.clone()), key.clone(), json).await.unwrap();
         let pointer = base.pointer.moved(base.place.url_of(&key).unwrap());
         let moved = self.world.pointers.swap(&base.pointer, &pointer).await.unwrap();
@@ -289,7 +291,7 @@ async fn many_small_manifests_become_one() {
 async fn old_metadata_goes() {
     let rig = Rig::new();
     let mut table = rig.create().await;
-    for at in 10..160 {
+    for at in 10..180 {
         table = committed(rig.append(&table, at, at + 1).await);
         rig.env.sleep(Duration::from_secs(120)).await;
     }
@@ -299,33 +301,95 @@ async fn old_metadata_goes() {
     let lists = keys.iter().filter(|key| key.contains("/snap-")).count();
     assert_eq!(lists, table.metadata.snapshots().len());
     assert!(lists < 150, "{lists}");
-    assert_eq!(rig.offsets(rig.newest().await.as_ref()).await, all(160));
+    assert_eq!(rig.offsets(rig.newest().await.as_ref()).await, all(180));
 }
 
-fn versions(count: i64, step_ms: i64) -> Vec<TableMetadata> {
-    let owner =
-        Ownership { cluster: ClusterId(Uuid::nil()), topic: TOPIC, table: Uuid::from_u128(3) };
-    let mut metadata = empty_table(&owner, "memory:///t").unwrap();
-    let mut versions = Vec::new();
-    for at in 0..count {
-        let parent = metadata.current_snapshot_id();
-        let sequence_number = metadata.next_sequence_number();
+const NO_TIME_TRAVEL: ExpiryRules =
+    ExpiryRules { snapshots_max: 1000, snapshot_age_min_ms: 3_600_000, time_travel_ms: 0 };
+
+/// A table's metadata through many commits.
+struct History {
+    metadata: TableMetadata,
+    refs: Refs,
+    rules: ExpiryRules,
+}
+
+impl History {
+    fn new(rules: ExpiryRules) -> Self {
+        let owner =
+            Ownership { cluster: ClusterId(Uuid::nil()), topic: TOPIC, table: Uuid::from_u128(3) };
+        let metadata = empty_table(&owner, "memory:///t").unwrap();
+        Self { metadata, refs: Refs::new(), rules }
+    }
+
+    /// Commit number `at`, of a table in the folder `url`.
+    fn commit(&mut self, url: &str, at: i64, now_ms: i64) {
+        let parent = self.metadata.current_snapshot_id();
+        let sequence_number = self.metadata.next_sequence_number();
         let place = SnapshotPlace { id: at + 1, parent, sequence_number };
-        let progress = Progress { topic: TOPIC, next_offsets: vec![at] };
-        let addition = Addition { files: Vec::new(), progress: &progress, gaps: &[] };
-        let location = Some(format!("memory:///t/{at}"));
-        let now_ms = 1_700_000_000_000 + at * step_ms;
-        let url = format!("memory:///t/snap-{at}");
-        let next = next_version(metadata, location, place, url, now_ms, &addition).unwrap();
-        metadata = next.built.metadata;
-        versions.push(metadata.clone());
+        let progress = Progress { topic: TOPIC, next_offsets: (at..at + 12).collect() };
+        let addition = Addition {
+            operation: iceberg::spec::Operation::Append,
+            files: Vec::new(),
+            removed: Totals::default(),
+            progress: &progress,
+            gaps: &[],
+            note: None,
+        };
+        let location = Some(format!("{url}/metadata/{at:05}.gz.metadata.json"));
+        let list =
+            format!("{url}/metadata/snap-{at}-{}.avro", Uuid::from_u128(at.unsigned_abs().into()));
+        let version = Version { metadata: self.metadata.clone(), refs: &self.refs, location };
+        let next = next_version(version, place, list, now_ms, &self.rules, &addition).unwrap();
+        (self.metadata, self.refs) = (next.built.metadata, next.refs);
+    }
+}
+
+fn versions(count: i64, step_ms: i64, rules: ExpiryRules) -> Vec<TableMetadata> {
+    let (mut history, mut versions) = (History::new(rules), Vec::new());
+    for at in 0..count {
+        history.commit("memory:///t", at, 1_700_000_000_000 + at * step_ms);
+        if at % 100 == 99 {
+            let json = serde_json::to_vec(&history.metadata).unwrap();
+            assert_eq!(
+                history.refs,
+                refs::parse_refs(&json).unwrap(),
+                "references are as they are"
+            );
+        }
+        versions.push(history.metadata.clone());
     }
     versions
 }
 
+/// Looks every second and every ten seconds for hours, and now and then for days.
+#[test]
+fn metadata_stays_small_whatever_the_number_of_looks() {
+    let folder = Uuid::from_u128(u128::MAX);
+    let url = format!("s3://a-bucket-of-some-length/a/prefix/{folder}/tables/{folder}-{folder}");
+    let (mut history, mut now_ms) = (History::new(ExpiryRules::default()), 1_700_000_000_000);
+    let (mut largest_file, mut largest_json) = (0, 0);
+    for at in 0..3_000 {
+        now_ms += match at {
+            0..1500 => 1000,
+            1500..2700 => 10_000,
+            _ => 300_000,
+        };
+        history.commit(&url, at, now_ms);
+        if at % 500 == 499 {
+            let (json, file) = table::metadata_file(&history.metadata).unwrap();
+            largest_file = file.len().max(largest_file);
+            largest_json = json.len().max(largest_json);
+        }
+    }
+    assert!(largest_file <= 200_000, "{largest_file} bytes on the store");
+    assert!(largest_json <= 1_200_000, "{largest_json} bytes of JSON");
+    println!("largest metadata: {largest_file} bytes as a file, {largest_json} as JSON");
+}
+
 #[test]
 fn snapshots_are_bounded_and_young_ones_stay() {
-    for metadata in versions(400, 60_000) {
+    for metadata in versions(400, 60_000, NO_TIME_TRAVEL) {
         let ids: BTreeMap<i64, i64> = metadata
             .snapshots()
             .map(|snapshot| (snapshot.snapshot_id(), snapshot.timestamp_ms()))
@@ -335,15 +399,44 @@ fn snapshots_are_bounded_and_young_ones_stay() {
         assert_eq!(ids.len() as i64, last - first + 1, "never out of the middle");
         assert!(ids.len() >= 100 || first == 1);
     }
-    let fast = versions(1200, 1000);
+    let fast = versions(1200, 1000, NO_TIME_TRAVEL);
     assert!(fast.iter().all(|metadata| metadata.snapshots().len() <= 1000));
     assert_eq!(fast[900].snapshots().len(), 901, "an hour's snapshots stay");
     assert!(fast.iter().all(|metadata| metadata.metadata_log().len() <= 100));
 }
 
 #[test]
+fn an_hour_that_is_over_can_be_read_for_a_day() {
+    let versions = versions(2000, 60_000, ExpiryRules::default());
+    let last = versions.last().unwrap();
+    let mut hours: Vec<(i64, i64)> = Vec::new();
+    let mut sorted: Vec<_> = last.snapshots().collect();
+    sorted.sort_by_key(|snapshot| snapshot.sequence_number());
+    for snapshot in &sorted {
+        hours.push((snapshot.timestamp_ms() / 3_600_000, snapshot.snapshot_id()));
+    }
+    let newest_hour = hours.last().unwrap().0;
+    for hour in newest_hour - 23..newest_hour {
+        let of_hour = hours.iter().filter(|(at, _)| *at == hour).map(|(_, id)| *id);
+        let end = of_hour.max().unwrap_or_else(|| panic!("hour {hour} is gone"));
+        let next = versions
+            .iter()
+            .flat_map(TableMetadata::snapshots)
+            .find(|other| other.parent_snapshot_id() == Some(end));
+        assert!(next.unwrap().timestamp_ms() / 3_600_000 > hour, "the end of the hour is kept");
+    }
+    assert!(hours.len() <= 150 + 25, "{}", hours.len());
+    assert!(hours[0].0 >= newest_hour - 24, "older hours go");
+    let line = sorted[sorted.len() - 100..].windows(2);
+    assert!(
+        line.into_iter()
+            .all(|pair| { pair[1].parent_snapshot_id() == Some(pair[0].snapshot_id()) })
+    );
+}
+
+#[test]
 fn a_clock_that_goes_back_stops_nothing() {
-    let versions = versions(5, -10_000_000);
+    let versions = versions(5, -10_000_000, ExpiryRules::default());
     assert_eq!(versions[4].snapshots().len(), 5);
     let dates: Vec<i64> = versions.iter().map(TableMetadata::last_updated_ms).collect();
     assert!(dates.is_sorted_by(|earlier, later| earlier < later), "{dates:?}");

@@ -224,6 +224,57 @@ async fn a_gap_is_recorded_and_work_goes_on() {
     assert_eq!((status.state, status.gap_offsets), (TableState::Degraded, 7));
 }
 
+/// Somebody lets main name the snapshot that the table had when it was `old`.
+async fn roll_back(world: &World, bridge: &Bridge, old: &LookAnswer) {
+    let newest = bridge.newest("t").await.unwrap().unwrap();
+    let snapshot = old.table.metadata.current_snapshot_id().unwrap();
+    let retention = iceberg::spec::SnapshotRetention::Branch {
+        min_snapshots_to_keep: None,
+        max_snapshot_age_ms: None,
+        max_ref_age_ms: None,
+    };
+    let main = iceberg::spec::SnapshotReference::new(snapshot, retention);
+    let builder = newest.metadata.clone().into_builder(None);
+    let metadata = builder.set_ref("main", main).unwrap().build().unwrap().metadata;
+    let key = newest.place.metadata_key(bridge.env(), 99, false);
+    let json = bytes::Bytes::from(serde_json::to_vec(&metadata).unwrap());
+    floe_store::ObjectStore::put(&world.store, &key, vec![json]).await.unwrap();
+    let moved = newest.pointer.moved(newest.place.url_of(&key).unwrap());
+    let swapped = crate::pointer::TablePointers::swap(&world.pointers, &newest.pointer, &moved);
+    assert_eq!(swapped.await.unwrap(), floe_metadata::facts::ChangeOutcome::Applied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_table_is_not_written_and_goes_on_when_told() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = world.bridge(env(2));
+    world.append(topic, 0, 0..5);
+    let old = look(&bridge, "t").await;
+    world.append(topic, 0, 5..8);
+    look(&bridge, "t").await;
+    roll_back(&world, &bridge, &old).await;
+    world.append(topic, 0, 8..10);
+    let puts = world.store.puts();
+    for _ in 0..3 {
+        bridge.round().await.unwrap();
+        bridge.keep_up().await.unwrap();
+        let answer = look(&bridge, "t").await;
+        assert_eq!(world.rows(&answer.table).await, rows(0, 0, 0..5), "as it was left");
+        assert!(answer.behind.is_some());
+    }
+    assert_eq!(world.store.puts(), puts);
+    let status = &bridge.statuses()[0];
+    assert_eq!(status.state, TableState::Stopped);
+    assert!(status.reason.as_ref().unwrap().starts_with("rolled back"));
+    let status = bridge.resume("t", crate::ResumeFrom::Rewind).await.unwrap().unwrap();
+    assert_eq!((status.state, status.last_error), (TableState::Running, None));
+    assert_eq!(bridge.resume("other", crate::ResumeFrom::Rewind).await.unwrap(), None);
+    let answer = look(&bridge, "t").await;
+    assert_eq!(answer.behind, None);
+    assert_eq!(world.rows(&answer.table).await, rows(0, 0, 0..10), "what was taken out is back");
+}
+
 #[tokio::test(start_paused = true)]
 async fn brokers_see_each_others_commits_and_double_nothing() {
     let world = World::new();

@@ -4,3 +4,4 @@ mod bridge;
 mod crashes;
 mod removal;
 pub(crate) mod support;
+mod sweep;

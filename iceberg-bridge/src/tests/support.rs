@@ -245,6 +245,18 @@ impl World {
         self.log.append(place, &numbered_batch(numbers)).unwrap()
     }
 
+    /// Appends so many records that are all of the same hour.
+    pub(crate) fn append_at(&self, topic: TopicId, partition: i32, hour: i64, count: usize) {
+        let mut builder = BatchBuilder::new();
+        for _ in 0..count {
+            let timestamp_ms = hour * 3_600_000;
+            let value = Some(&b"same"[..]);
+            builder.push(&NewRecord { timestamp_ms, key: None, value, headers: &[] }).unwrap();
+        }
+        let place = TopicPartition { topic, partition: PartitionIndex(partition) };
+        self.log.append(place, &builder.build().unwrap()).unwrap();
+    }
+
     /// A bridge on a node of its own.
     pub(crate) fn bridge(&self, env: Env) -> Bridge {
         self.bridge_with(env, |_| ())

@@ -1,7 +1,7 @@
 //! What the command line takes. The settings' flags come from the settings' table.
 
 use super::settings::SettingFlags;
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
 
 /// A Kafka-compatible broker whose storage is the lakehouse.
@@ -101,6 +101,18 @@ pub(super) struct TablesArguments {
 pub(super) enum TablesCommand {
     /// List all tables (the default).
     List,
+    /// Let a stopped table go on. `floe tables` says why it was stopped.
+    #[command(group = ArgGroup::new("from").required(true))]
+    Resume {
+        /// The table's name.
+        name: String,
+        /// Go on at what the table holds: what others took out is read again from its topic.
+        #[arg(long, group = "from")]
+        rewind: bool,
+        /// Go on behind what was committed last: what others took out stays out, as a gap.
+        #[arg(long, group = "from")]
+        from_here: bool,
+    },
 }
 
 #[derive(Subcommand, Debug)]

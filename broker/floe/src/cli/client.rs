@@ -4,10 +4,12 @@
 use crate::http::ApiError;
 use axum::body::Bytes;
 use floe_env::{Env, Error, Lane, Result};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
+use hyper::header::HeaderValue;
 use hyper::{Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -46,7 +48,27 @@ impl Client {
     /// # Errors
     /// `Unavailable` where there is no broker or it does not answer; what it answers otherwise.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>> {
-        let asked = self.env.timeout(ANSWER_TIMEOUT, self.ask(path)).await;
+        let request = Request::get(path).body(Full::default());
+        self.call(request.map_err(not_a_request)?).await
+    }
+
+    /// Posts JSON and gets JSON. `None` where there is no such thing (404).
+    ///
+    /// # Errors
+    /// As of [`Client::get`].
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        value: &impl Serialize,
+    ) -> Result<Option<T>> {
+        let body = serde_json::to_vec(value)
+            .map_err(|error| Error::bug("cannot write JSON").with_source(error))?;
+        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+        self.call(request.body(Full::from(body)).map_err(not_a_request)?).await
+    }
+
+    async fn call<T: DeserializeOwned>(&self, request: Request<Full<Bytes>>) -> Result<Option<T>> {
+        let asked = self.env.timeout(ANSWER_TIMEOUT, self.ask(request)).await;
         let authority = &self.authority;
         let (status, body) = asked
             .unwrap_or_else(|| Err(Error::unavailable("no answer in time")))
@@ -66,7 +88,7 @@ impl Client {
         }
     }
 
-    async fn ask(&self, path: &str) -> Result<(StatusCode, Bytes)> {
+    async fn ask(&self, mut request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes)> {
         let stream = TcpStream::connect(&self.authority).await.map_err(|error| {
             Error::unavailable("cannot connect; is it running, and is --http right?")
                 .with_source(error)
@@ -76,10 +98,9 @@ impl Client {
             http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         // Its failure is the answer's failure.
         self.env.spawn("http client", Lane::Foreground, async { drop(connection.await) });
-        let request = Request::get(path)
-            .header(header::HOST, &self.authority)
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| Error::invalid("not a request").with_source(error))?;
+        let host = HeaderValue::from_str(&self.authority)
+            .map_err(|error| Error::invalid("not a host").with_source(error))?;
+        request.headers_mut().insert(header::HOST, host);
         let response: Response<_> = sender.send_request(request).await.map_err(broken)?;
         let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
@@ -88,6 +109,10 @@ impl Client {
         })?;
         Ok((status, body.to_bytes()))
     }
+}
+
+fn not_a_request(error: hyper::http::Error) -> Error {
+    Error::invalid("not a request").with_source(error)
 }
 
 /// Text as a part of a path or query: everything but letters, digits and `-._` is escaped.

@@ -1,10 +1,11 @@
 //! `floe topics` and `floe tables`: ask a running broker.
 
-use super::arguments::{TablesArguments, Target, TopicsArguments, TopicsCommand};
+use super::arguments::{TablesArguments, TablesCommand, Target, TopicsArguments, TopicsCommand};
 use super::client::{Client, escape};
 use super::{Outcome, print, print_json, runtime};
-use crate::http::{TableView, TopicView, TopicsPage};
+use crate::http::{ResumeRequest, TableView, TopicView, TopicsPage};
 use crate::text::{bytes, plain, table};
+use floe_env::date::utc_text;
 use floe_env::{Env, Error, Result};
 
 /// Where a broker is by default.
@@ -52,12 +53,25 @@ async fn all_topics(client: &Client) -> Result<Vec<TopicView>> {
 }
 
 pub(super) fn tables(arguments: TablesArguments) -> Outcome {
-    let target = arguments.target;
+    let TablesArguments { target, command } = arguments;
+    if let Some(TablesCommand::Resume { name, rewind, .. }) = command {
+        return resume(&target, &name, if rewind { "rewind" } else { "from-here" });
+    }
     let tables = runtime::run_command(async |env| {
         target.client(env)?.get::<Vec<TableView>>("/v1/tables").await
     })??;
     let tables = tables.ok_or_else(|| Error::invalid("the broker does not know /v1/tables"))?;
     if target.json { print_json(&tables) } else { print(&tables_listing(&tables)) }
+}
+
+fn resume(target: &Target, name: &str, from: &str) -> Outcome {
+    let resumed = runtime::run_command(async |env| {
+        let path = format!("/v1/tables/{}/resume", escape(name));
+        let request = ResumeRequest { from: from.to_owned() };
+        target.client(env)?.post::<TableView>(&path, &request).await
+    })??;
+    let table = resumed.ok_or_else(|| Error::invalid(format!("there is no table {name}")))?;
+    if target.json { print_json(&table) } else { print(&tables_listing(&[table])) }
 }
 
 pub(super) fn topics_listing(topics: &[TopicView]) -> String {
@@ -108,8 +122,26 @@ pub(super) fn tables_listing(tables: &[TableView]) -> String {
             table.state.clone(),
             table.lag_records.to_string(),
             format!("{:.1} s", table.lag_seconds),
+            table.files.to_string(),
+            bytes(table.bytes),
+            table.conflicts.to_string(),
+            table.last_commit_ms.map_or_else(|| "-".to_owned(), utc_text),
             reason.cloned().unwrap_or_else(|| "-".to_owned()),
         ]
     });
-    table(&["TABLE", "TOPIC", "STATE", "BEHIND", "LAG", "REASON"], rows.collect())
+    table(
+        &[
+            "TABLE",
+            "TOPIC",
+            "STATE",
+            "BEHIND",
+            "LAG",
+            "FILES",
+            "SIZE",
+            "CONFLICTS",
+            "COMMITTED",
+            "REASON",
+        ],
+        rows.collect(),
+    )
 }

@@ -179,11 +179,19 @@ fn names_from_outside_cannot_steer_a_terminal() {
         reason: Some("rolled back\nby hand".to_owned()),
         lag_records: 5,
         lag_seconds: 1.25,
-        last_commit_ms: None,
+        last_commit_ms: Some(1_000_000_000_123),
         last_error: None,
+        files: 3,
+        bytes: 4096,
+        gap_offsets: 0,
+        commits: 1,
+        failures: 0,
+        conflicts: 2,
+        puts: 4,
     };
     let text = remote::tables_listing(&[table]);
     assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.contains("4.0 KiB") && text.contains("2001-09-09T01:46:40Z"), "{text}");
 }
 
 #[tokio::test]

@@ -400,6 +400,30 @@ pub const SETTINGS: &[Setting] = &[
     )
     .unit("ms"),
     Setting::new(
+        "iceberg.snapshots_max",
+        "FLOE_ICEBERG_SNAPSHOTS_MAX",
+        Integer { min: 10, max: 100_000 },
+        Fixed("1000"),
+        "A table keeps at most so many snapshots; beyond, the oldest go.",
+    ),
+    Setting::new(
+        "iceberg.snapshot_age_ms",
+        "FLOE_ICEBERG_SNAPSHOT_AGE_MS",
+        Integer { min: 0, max: i64::MAX },
+        Fixed("3600000"),
+        "A snapshot stays at least so long, unless there are too many.",
+    )
+    .unit("ms"),
+    Setting::new(
+        "iceberg.time_travel_ms",
+        "FLOE_ICEBERG_TIME_TRAVEL_MS",
+        Integer { min: 0, max: 31 * 24 * 3_600_000 },
+        Fixed("86400000"),
+        "A table can be read as it was at the end of each hour for so long, by a tag such as \
+         `floe-hour-2026-11-30T13`; the files of those hours stay as long. 0 for no such tags.",
+    )
+    .unit("ms"),
+    Setting::new(
         "log.filter",
         "FLOE_LOG",
         Text,

@@ -178,6 +178,12 @@ pub struct IcebergConfig {
     pub commit_interval: Duration,
     /// How long the files of a deleted topic's table stay.
     pub delete_retention: Duration,
+    /// Snapshots that a table keeps at most.
+    pub snapshots_max: usize,
+    /// How long a snapshot stays at least.
+    pub snapshot_age: Duration,
+    /// How far back the end of each hour can be read.
+    pub time_travel: Duration,
 }
 
 impl Config {
@@ -365,6 +371,9 @@ impl<'a> Reader<'a> {
             look_timeout: self.milliseconds("iceberg.look_timeout_ms"),
             commit_interval: self.milliseconds("iceberg.commit_interval_ms"),
             delete_retention: self.milliseconds("iceberg.delete_retention_ms"),
+            snapshots_max: self.number("iceberg.snapshots_max"),
+            snapshot_age: self.milliseconds("iceberg.snapshot_age_ms"),
+            time_travel: self.milliseconds("iceberg.time_travel_ms"),
         })
     }
 }

@@ -20,6 +20,10 @@ pub trait Inspect: Send + Sync + 'static {
     /// Every table.
     async fn tables(&self) -> Result<Vec<TableView>>;
 
+    /// Lets a stopped table go on, as an operator has decided. `None` if there is no such table;
+    /// `name` is its name, with or without the namespace.
+    async fn resume_table(&self, name: &str, request: &ResumeRequest) -> Result<Option<TableView>>;
+
     /// Up to `limit` extents of a partition, from the one that holds `offset` on. `None` if there
     /// is no such topic or partition.
     async fn extents(
@@ -113,10 +117,39 @@ pub struct TableView {
     pub lag_records: u64,
     /// Age of the oldest of them, seconds.
     pub lag_seconds: f64,
-    /// When the table was last committed, milliseconds since the Unix epoch.
+    /// When this broker last committed to the table, milliseconds since the Unix epoch.
     pub last_commit_ms: Option<i64>,
     /// The newest error.
     pub last_error: Option<String>,
+    /// Data files of the newest snapshot.
+    #[serde(default)]
+    pub files: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Offsets that the table can never hold.
+    #[serde(default)]
+    pub gap_offsets: u64,
+    /// Commits of this broker since its start.
+    #[serde(default)]
+    pub commits: u64,
+    /// Commits that failed.
+    #[serde(default)]
+    pub failures: u64,
+    /// Commits that were made again, because somebody else was faster.
+    #[serde(default)]
+    pub conflicts: u64,
+    /// Objects that commits have put.
+    #[serde(default)]
+    pub puts: u64,
+}
+
+/// Where a stopped table goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResumeRequest {
+    /// `rewind` or `from-here`.
+    pub from: String,
 }
 
 /// A page of a partition's extents.

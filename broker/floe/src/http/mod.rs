@@ -6,6 +6,7 @@
 //! | `/readyz` | 200 once clients are served, else 503 with the reason |
 //! | `/metrics` | Prometheus's text format |
 //! | `/v1/status`, `/v1/topics`, `/v1/topics/{name}`, `/v1/tables` | JSON, see [`inspect`] |
+//! | `POST /v1/tables/{name}/resume` | lets a stopped table go on, see [`inspect::ResumeRequest`] |
 //! | `/v1/extents?topic=&partition=&offset=` | where a partition's records lie, as JSON |
 //! | `/iceberg/...` | the catalog, a router that is handed in |
 //!
@@ -21,7 +22,8 @@ mod tests;
 
 pub use error::{ApiError, status_of};
 pub use inspect::{
-    ExtentView, ExtentsPage, Inspect, PartitionView, StatusView, TableView, TopicView, TopicsPage,
+    ExtentView, ExtentsPage, Inspect, PartitionView, ResumeRequest, StatusView, TableView,
+    TopicView, TopicsPage,
 };
 pub use routes::{Readiness, Routes, router};
 pub use server::{BODY_BYTES_MAX, CONNECTIONS_MAX, serve};

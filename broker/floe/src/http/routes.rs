@@ -1,13 +1,15 @@
 //! Which path is answered by what.
 
 use super::error::Failure;
-use super::inspect::{ExtentsPage, Inspect, StatusView, TableView, TopicView, TopicsPage};
+use super::inspect::{
+    ExtentsPage, Inspect, ResumeRequest, StatusView, TableView, TopicView, TopicsPage,
+};
 use crate::metrics::Metrics;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use floe_env::Error;
 use serde::Deserialize;
@@ -67,6 +69,7 @@ pub fn router(routes: Routes, iceberg: Option<Router>) -> Router {
         .route("/v1/topics", get(topics))
         .route("/v1/topics/{name}", get(topic))
         .route("/v1/tables", get(tables))
+        .route("/v1/tables/{name}/resume", post(resume_table))
         .route("/v1/extents", get(extents))
         .with_state(routes);
     let all = match iceberg {
@@ -127,6 +130,17 @@ async fn topic(
 async fn tables(State(routes): State<Routes>) -> Result<Json<Vec<TableView>>, Failure> {
     let tables = routes.when_ready()?.tables().await?;
     Ok(Json(tables))
+}
+
+/// Takes JSON only, which no page of another origin can send unasked.
+async fn resume_table(
+    State(routes): State<Routes>,
+    Path(name): Path<String>,
+    request: Result<Json<ResumeRequest>, JsonRejection>,
+) -> Result<Json<TableView>, Failure> {
+    let Json(request) = request.map_err(|refused| Error::invalid(refused.body_text()))?;
+    let resumed = routes.when_ready()?.resume_table(&name, &request).await?;
+    resumed.map(Json).ok_or_else(|| Failure::not_found(format!("no table {name}")))
 }
 
 #[derive(Deserialize)]

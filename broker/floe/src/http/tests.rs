@@ -44,6 +44,14 @@ impl Inspect for OneTopic {
         Err(Error::retry("the metadata store is busy"))
     }
 
+    async fn resume_table(&self, name: &str, request: &ResumeRequest) -> Result<Option<TableView>> {
+        match (name, request.from.as_str()) {
+            ("kafka.orders", "rewind") => Err(Error::invalid("the table is not stopped")),
+            ("kafka.orders", from) => Err(Error::bug(format!("asked for {from}"))),
+            _ => Ok(None),
+        }
+    }
+
     async fn extents(
         &self,
         topic: &str,
@@ -140,6 +148,26 @@ async fn answers_questions_in_json() {
     assert_eq!(running.get("/v1/extents?topic=orders&offset=x").await.0, 400);
     assert_eq!(running.get("/v1/tables").await.0, 503, "a retry is a 503");
     assert_eq!(running.get("/v1/status").await.0, 500);
+}
+
+#[tokio::test]
+async fn a_table_is_resumed_by_json_only() {
+    let running = start(None).await;
+    let post = async |name: &str, kind: &str, body: &str| {
+        let (length, path) = (body.len(), format!("/v1/tables/{name}/resume"));
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        let head = format!("{head}content-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
+        running.send(&format!("{head}{body}")).await
+    };
+    let json = "application/json";
+    let answer = post("kafka.orders", json, r#"{"from":"rewind"}"#).await;
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("not stopped"), "{answer}");
+    let answer = post("other", json, r#"{"from":"rewind"}"#).await;
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    let answer = post("kafka.orders", "text/plain", r#"{"from":"rewind"}"#).await;
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("Content-Type"), "{answer}");
+    let answer = post("kafka.orders", json, r#"{"from":"rewind","and":1}"#).await;
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("unknown field"), "{answer}");
 }
 
 #[tokio::test]

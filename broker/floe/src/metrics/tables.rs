@@ -46,9 +46,25 @@ pub struct TableMetrics {
     states: Family<StateLabels, Gauge>,
     commits: Family<TableLabels, Counter>,
     failures: Family<TableLabels, Counter>,
+    conflicts: Family<TableLabels, Counter>,
+    puts: Family<TableLabels, Counter>,
+    files: Family<TableLabels, Gauge>,
+    bytes: Family<TableLabels, Gauge>,
+    gap_offsets: Family<TableLabels, Gauge>,
+    last_commit: Family<TableLabels, Seconds>,
     listed: AtomicUsize,
     /// Tables without series of their own.
     pub unlisted: Counter,
+    /// Files that the sweep took for orphans.
+    pub orphans_marked: Counter,
+    /// Orphans deleted.
+    pub orphans_deleted: Counter,
+    /// Folds of small files into larger ones.
+    pub folds: Counter,
+    /// Files that folds took out.
+    pub folded_files: Counter,
+    /// Bytes of the files that folds made.
+    pub folded_bytes: Counter,
 }
 
 /// One table's series.
@@ -61,6 +77,14 @@ pub struct TableHandle {
     pub commits: Counter,
     /// Commits that failed.
     pub failures: Counter,
+    /// Commits that were made again, because somebody else was faster.
+    pub conflicts: Counter,
+    /// Objects put by commits.
+    pub puts: Counter,
+    files: Gauge,
+    bytes: Gauge,
+    gap_offsets: Gauge,
+    last_commit: Seconds,
 }
 
 impl TableHandle {
@@ -68,6 +92,19 @@ impl TableHandle {
     pub fn set_lag(&self, records: u64, seconds: f64) {
         self.lag_records.set(i64::try_from(records).unwrap_or(i64::MAX));
         self.lag_seconds.set(seconds);
+    }
+
+    /// Sets what the newest snapshot holds: data files, their bytes, and offsets that are lost.
+    pub fn set_content(&self, files: u64, bytes: u64, gap_offsets: u64) {
+        let values = [(&self.files, files), (&self.bytes, bytes), (&self.gap_offsets, gap_offsets)];
+        for (gauge, value) in values {
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Sets when the newest commit was made, seconds since the Unix epoch.
+    pub fn set_last_commit(&self, seconds: f64) {
+        self.last_commit.set(seconds);
     }
 
     /// Sets the state.
@@ -103,7 +140,42 @@ impl TableMetrics {
                 table,
                 "Commits to the table that failed.",
             ),
+            conflicts: registrar.counters(
+                "table_commit_conflicts",
+                table,
+                "Commits that were made again, because somebody else was faster.",
+            ),
+            puts: registrar.counters("table_puts", table, "Objects that commits have put."),
+            files: registrar.gauges("table_files", table, "Data files of the newest snapshot."),
+            bytes: registrar.gauges(
+                "table_bytes",
+                table,
+                "Bytes of the newest snapshot's data files.",
+            ),
+            gap_offsets: registrar.gauges(
+                "table_gap_offsets",
+                table,
+                "Offsets that the table can never hold.",
+            ),
+            last_commit: registrar.gauges(
+                "table_last_commit_timestamp_seconds",
+                table,
+                "When this broker last committed to the table, 0 if it has not.",
+            ),
             listed: AtomicUsize::new(0),
+            orphans_marked: registrar.counter(
+                "tables_orphans_marked",
+                "Files below tables that no version named when they were looked at.",
+            ),
+            folds: registrar.counter("tables_folds", "Folds of small data files into larger ones."),
+            folded_files: registrar
+                .counter("tables_folded_files", "Small data files that were folded."),
+            folded_bytes: registrar
+                .counter("tables_folded_bytes", "Bytes of the data files that folds have made."),
+            orphans_deleted: registrar.counter(
+                "tables_orphans_deleted",
+                "Files below tables that no version named when they were looked at again.",
+            ),
             unlisted: registrar.counter(
                 "tables_unlisted",
                 "Tables without series of their own, because there are too many.",
@@ -125,6 +197,12 @@ impl TableMetrics {
                 states: std::array::from_fn(|_| Gauge::default()),
                 commits: Counter::default(),
                 failures: Counter::default(),
+                conflicts: Counter::default(),
+                puts: Counter::default(),
+                files: Gauge::default(),
+                bytes: Gauge::default(),
+                gap_offsets: Gauge::default(),
+                last_commit: Gauge::default(),
             };
         }
         let states = STATES.map(|state| {
@@ -136,6 +214,12 @@ impl TableMetrics {
             states,
             commits: self.commits.get_or_create_owned(&labels),
             failures: self.failures.get_or_create_owned(&labels),
+            conflicts: self.conflicts.get_or_create_owned(&labels),
+            puts: self.puts.get_or_create_owned(&labels),
+            files: self.files.get_or_create_owned(&labels),
+            bytes: self.bytes.get_or_create_owned(&labels),
+            gap_offsets: self.gap_offsets.get_or_create_owned(&labels),
+            last_commit: self.last_commit.get_or_create_owned(&labels),
         }
     }
 
@@ -148,7 +232,13 @@ impl TableMetrics {
         if self.commits.remove(&labels) {
             self.listed.fetch_sub(1, Ordering::Relaxed);
         }
-        self.failures.remove(&labels);
+        for counters in [&self.failures, &self.conflicts, &self.puts] {
+            counters.remove(&labels);
+        }
+        for gauges in [&self.files, &self.bytes, &self.gap_offsets] {
+            gauges.remove(&labels);
+        }
+        self.last_commit.remove(&labels);
         for state in STATES {
             self.states.remove(&StateLabels { table: table.clone(), state });
         }

@@ -5,6 +5,7 @@ use crate::metrics::{
 };
 use floe_iceberg_bridge::Bridge;
 use floe_store::StoreCounts;
+use std::sync::atomic::Ordering;
 
 /// Brings the object store's counts into the metrics.
 pub(super) fn export_store(metrics: &StoreMetrics, counts: &StoreCounts) {
@@ -35,6 +36,19 @@ pub(super) fn export_tables(metrics: &TableMetrics, bridge: &Bridge) {
             floe_iceberg_bridge::TableState::Degraded => TableState::Degraded,
             floe_iceberg_bridge::TableState::Stopped => TableState::Stopped,
         });
+        let gap_offsets = u64::try_from(status.gap_offsets).unwrap_or(0);
+        handle.set_content(status.files, status.bytes, gap_offsets);
+        handle.set_last_commit(status.last_commit_ms.unwrap_or(0) as f64 / 1000.0);
         set_total(&handle.commits, status.commits);
+        set_total(&handle.failures, status.failures);
+        set_total(&handle.conflicts, status.conflicts);
+        set_total(&handle.puts, status.puts);
     }
+    let counts = bridge.fold_counts();
+    set_total(&metrics.folds, counts.folds.load(Ordering::Relaxed));
+    set_total(&metrics.folded_files, counts.files.load(Ordering::Relaxed));
+    set_total(&metrics.folded_bytes, counts.bytes.load(Ordering::Relaxed));
+    let counts = bridge.sweep_counts();
+    set_total(&metrics.orphans_marked, counts.marked.load(Ordering::Relaxed));
+    set_total(&metrics.orphans_deleted, counts.deleted.load(Ordering::Relaxed));
 }

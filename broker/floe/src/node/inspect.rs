@@ -2,12 +2,13 @@
 
 use crate::broker::Broker;
 use crate::http::{
-    ExtentView, ExtentsPage, Inspect, PartitionView, StatusView, TableView, TopicView, TopicsPage,
+    ExtentView, ExtentsPage, Inspect, PartitionView, ResumeRequest, StatusView, TableView,
+    TopicView, TopicsPage,
 };
 use crate::topics::KnownTopic;
 use async_trait::async_trait;
-use floe_env::{Instant, Result};
-use floe_iceberg_bridge::Bridge;
+use floe_env::{Error, Instant, Result};
+use floe_iceberg_bridge::{Bridge, ResumeFrom, TableStatus};
 use floe_metadata::rows::{Extent, PartitionState, Place};
 use floe_store::ObjectStore;
 use kfs::OffsetMode;
@@ -72,20 +73,20 @@ impl Inspect for BrokerInspect {
     async fn tables(&self) -> Result<Vec<TableView>> {
         let Some(bridge) = &self.bridge else { return Ok(Vec::new()) };
         let namespace = &bridge.config().namespace;
-        let view = |status: floe_iceberg_bridge::TableStatus| {
-            let table = status.table?;
-            Some(TableView {
-                name: format!("{namespace}.{table}"),
-                topic: status.topic_name,
-                state: status.state.to_string(),
-                reason: status.reason,
-                lag_records: u64::try_from(status.lag_records).unwrap_or(0),
-                lag_seconds: status.lag_ms as f64 / 1000.0,
-                last_commit_ms: status.last_commit_ms,
-                last_error: status.last_error,
-            })
+        let statuses = bridge.statuses().into_iter();
+        Ok(statuses.filter_map(|status| table_view(namespace, status)).collect())
+    }
+
+    async fn resume_table(&self, name: &str, request: &ResumeRequest) -> Result<Option<TableView>> {
+        let Some(from) = ResumeFrom::named(&request.from) else {
+            let from = &request.from;
+            return Err(Error::invalid(format!("`{from}` is neither rewind nor from-here")));
         };
-        Ok(bridge.statuses().into_iter().filter_map(view).collect())
+        let Some(bridge) = &self.bridge else { return Ok(None) };
+        let namespace = &bridge.config().namespace;
+        let inside = name.strip_prefix(namespace).and_then(|name| name.strip_prefix('.'));
+        let resumed = bridge.resume(inside.unwrap_or(name), from).await?;
+        Ok(resumed.and_then(|status| table_view(namespace, status)))
     }
 
     async fn extents(
@@ -112,6 +113,27 @@ impl Inspect for BrokerInspect {
             next: next.filter(|next| *next < page.state.high_watermark),
         }))
     }
+}
+
+fn table_view(namespace: &str, status: TableStatus) -> Option<TableView> {
+    let table = status.table?;
+    Some(TableView {
+        name: format!("{namespace}.{table}"),
+        topic: status.topic_name,
+        state: status.state.to_string(),
+        reason: status.reason,
+        lag_records: u64::try_from(status.lag_records).unwrap_or(0),
+        lag_seconds: status.lag_ms as f64 / 1000.0,
+        last_commit_ms: status.last_commit_ms,
+        last_error: status.last_error,
+        files: status.files,
+        bytes: status.bytes,
+        gap_offsets: u64::try_from(status.gap_offsets).unwrap_or(0),
+        commits: status.commits,
+        failures: status.failures,
+        conflicts: status.conflicts,
+        puts: status.puts,
+    })
 }
 
 impl BrokerInspect {

@@ -3,13 +3,20 @@
 use super::bridge_log::BridgeLog;
 use crate::broker::Broker;
 use floe_env::{Background, Monitor, Shutdown};
+use floe_iceberg_bridge::commit::ExpiryRules;
+use floe_iceberg_bridge::fold::FoldRules;
+use floe_iceberg_bridge::sweep::SweepRules;
 use floe_iceberg_bridge::{Bridge, BridgeConfig};
 use floe_log::{CleanRules, Cleaner, MergeRules, Merger};
 use floe_store::ObjectStore;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A merged object is no larger than this part of the memory budget; a merge holds twice that.
 const MERGE_MEMORY_SHARE: u64 = 8;
+
+/// A folded file is no larger than this part of the memory budget; a fold holds twice that.
+const FOLD_MEMORY_SHARE: u64 = 16;
 
 /// By which rules the jobs work. The default is the product's; the simulation has a shorter day.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,6 +25,10 @@ pub struct JobRules {
     pub merge: MergeRules,
     /// When objects are deleted.
     pub clean: CleanRules,
+    /// When orphans of tables are deleted.
+    pub sweep: SweepRules,
+    /// When files of tables are folded.
+    pub fold: FoldRules,
 }
 
 /// The running jobs of one broker.
@@ -37,13 +48,14 @@ impl Jobs {
         rules: JobRules,
         shutdown: &Shutdown,
     ) -> Self {
-        let bridge = broker.config.iceberg.enable.then(|| bridge(broker, objects.clone()));
+        let bridge = broker.config.iceberg.enable.then(|| bridge(broker, objects.clone(), rules));
         if let Some(bridge) = &bridge {
             // Nobody has set it before: the broker has just been made.
             let _ = broker.tables.set(bridge.clone());
         }
         let mut running: Vec<Background> =
             bridge.iter().map(|bridge| bridge.start(shutdown.clone())).collect();
+        running.extend(bridge.iter().map(|bridge| bridge.start_upkeep(shutdown.clone())));
         running.push(broker.expire_groups());
         let cleaner = Cleaner::new(&broker.env, &broker.log, broker.metadata.clone(), rules.clean);
         running.push(cleaner.start(shutdown.clone()));
@@ -64,14 +76,26 @@ impl Jobs {
     }
 }
 
-fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>) -> Bridge {
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>, rules: JobRules) -> Bridge {
     let settings = &broker.config.iceberg;
+    let share = broker.config.memory.budget_bytes / FOLD_MEMORY_SHARE;
     let config = BridgeConfig {
         exclude_topics: settings.exclude_topics.clone(),
         namespace: settings.namespace.clone(),
         look_timeout: settings.look_timeout,
         lag_max: settings.commit_interval,
         delete_retention: settings.delete_retention,
+        expiry: ExpiryRules {
+            snapshots_max: settings.snapshots_max,
+            snapshot_age_min_ms: milliseconds(settings.snapshot_age),
+            time_travel_ms: milliseconds(settings.time_travel),
+        },
+        sweep: rules.sweep,
+        fold: FoldRules { file_bytes_max: rules.fold.file_bytes_max.min(share), ..rules.fold },
         ..BridgeConfig::new(broker.identity.cluster)
     };
     let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };

@@ -1,0 +1,69 @@
+//! What kinds of commits there are, and which version of a table each may be made on.
+
+use super::snapshot::Totals;
+use super::{LoadedTable, Staged};
+use iceberg::spec::{DataFile, Operation};
+use std::collections::BTreeMap;
+
+/// Data files that a commit takes out of a table, by address.
+pub(crate) type Removed = BTreeMap<String, DataFile>;
+
+/// The stop that an operator has decided about: the snapshots of main and of the tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KnownStop {
+    pub(super) main: Option<i64>,
+    pub(super) tagged: Option<i64>,
+}
+
+impl KnownStop {
+    pub(super) fn of(table: &LoadedTable) -> Self {
+        let tagged = table.metadata.snapshot_for_ref(super::TAG);
+        Self {
+            main: table.metadata.current_snapshot_id(),
+            tagged: tagged.map(|snapshot| snapshot.snapshot_id()),
+        }
+    }
+}
+
+/// What a commit does.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Adds rows, from one progress map to the next.
+    Append,
+    /// Puts files in the place of others with the same rows.
+    Replace(Removed),
+    /// Goes on with a stopped table: no rows, a map, and a word in the summary.
+    Resume(KnownStop, &'static str),
+}
+
+impl Kind {
+    /// Whether the commit may be made on this version. If not, its maker was overtaken.
+    pub(super) fn fits(&self, base: &LoadedTable, staged: &Staged) -> bool {
+        match self {
+            Self::Append => base.stopped.is_none() && base.progress == staged.from,
+            Self::Replace(_) => base.stopped.is_none(),
+            Self::Resume(stop, _) => base.stopped.is_some() && KnownStop::of(base) == *stop,
+        }
+    }
+
+    pub(super) fn operation(&self) -> Operation {
+        match self {
+            Self::Append | Self::Resume(..) => Operation::Append,
+            Self::Replace(_) => Operation::Replace,
+        }
+    }
+
+    pub(super) fn removed(&self) -> Totals {
+        match self {
+            Self::Replace(removed) => Totals::of(removed.values()),
+            Self::Append | Self::Resume(..) => Totals::default(),
+        }
+    }
+
+    pub(super) fn note(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Resume(_, how) => Some((super::RESUMED_KEY, how)),
+            Self::Append | Self::Replace(_) => None,
+        }
+    }
+}

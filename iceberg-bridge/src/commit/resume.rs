@@ -1,0 +1,133 @@
+//! Going on with a stopped table, as an operator has decided.
+//!
+//! A table is stopped where main does not hold what Floe committed last: it was rolled back, or
+//! replaced. Two ways lead on, and each is a snapshot without rows on top of main as it is, which
+//! moves the tag there:
+//!
+//! * `rewind`: the table holds what main says. What it has lost is read again from the log, as far
+//!   as the log still has it.
+//! * `from-here`: the table goes on behind what Floe committed last. What main has lost stays lost,
+//!   and is noted as a gap.
+
+use super::kind::{Kind, KnownStop};
+use super::table::{Maps, maps, owner_problem};
+use super::{CommitEnd, Committer, Gap, LoadedTable, Staged};
+use crate::progress::Progress;
+use crate::schema::iceberg_schema;
+use floe_env::{Error, Result};
+use iceberg::spec::TableMetadata;
+use std::sync::Arc;
+
+/// Why the rows of such a gap are not there.
+const WHY_LEFT_OUT: &str = "taken out of the table by others, and left out by an operator";
+
+/// Where a stopped table goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResumeFrom {
+    /// At what main holds.
+    Rewind,
+    /// Behind what Floe committed last.
+    Here,
+}
+
+impl ResumeFrom {
+    /// As it stands in the summary and in commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rewind => "rewind",
+            Self::Here => "from-here",
+        }
+    }
+
+    /// Of its name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Rewind, Self::Here].into_iter().find(|from| from.name() == name)
+    }
+}
+
+impl Committer {
+    /// Goes on with a stopped table. `Overtaken` where it has changed meanwhile.
+    ///
+    /// # Errors
+    /// `Invalid` where it is not stopped, or cannot go on like this, with the reason; `Fenced`
+    /// where it is not ours; whatever the stores answer.
+    pub async fn resume(&self, base: Arc<LoadedTable>, from: ResumeFrom) -> Result<CommitEnd> {
+        let Some(reason) = &base.stopped else {
+            return Err(Error::invalid("the table is not stopped"));
+        };
+        let metadata = &base.metadata;
+        if let Some(problem) = owner_problem(metadata, self.cluster, &base.pointer) {
+            return Err(Error::fenced(format!("the table cannot be resumed: {problem}")));
+        }
+        check_columns(metadata)?;
+        let topic = base.pointer.topic();
+        let maps = maps(metadata).map_err(Error::corrupt)?;
+        if from == ResumeFrom::Rewind && maps.is_history_expired {
+            let remedy = "resume it from here, or let main name one of Floe's snapshots first";
+            return Err(Error::invalid(format!(
+                "nobody knows what main holds ({reason}): {remedy}"
+            )));
+        }
+        let held = maps.main.clone().unwrap_or_else(|| Progress::start(topic));
+        let to = match from {
+            ResumeFrom::Rewind => held.clone(),
+            ResumeFrom::Here => newest(maps, reason)?,
+        };
+        let gaps = left_out(&held, &to);
+        let staged = Staged { from: base.progress.clone(), to, files: Vec::new(), gaps };
+        let kind = Kind::Resume(KnownStop::of(&base), from.name());
+        self.commit(base, staged, &kind).await
+    }
+}
+
+/// The furthest that either map says: behind it nothing was ever committed.
+fn newest(maps: Maps, reason: &str) -> Result<Progress> {
+    match (maps.main, maps.tagged) {
+        (Some(mut main), Some(tagged)) => {
+            for (partition, next) in tagged.next_offsets.iter().enumerate() {
+                if *next > main.next_offset(partition) {
+                    main.advance(partition, *next);
+                }
+            }
+            Ok(main)
+        }
+        (Some(known), None) | (None, Some(known)) => Ok(known),
+        (None, None) => {
+            let remedy = "no snapshot says what was committed last; resume with rewind";
+            Err(Error::invalid(format!("{remedy} ({reason})")))
+        }
+    }
+}
+
+fn left_out(held: &Progress, to: &Progress) -> Vec<Gap> {
+    let until = to.next_offsets.iter().copied().enumerate();
+    let missing = until.filter(|(partition, until)| held.next_offset(*partition) < *until);
+    let gap = |(partition, until)| Gap {
+        partition,
+        from: held.next_offset(partition),
+        until,
+        why: WHY_LEFT_OUT.to_owned(),
+    };
+    missing.map(gap).collect()
+}
+
+/// Floe's own columns must be there, and others must do without a value.
+fn check_columns(metadata: &TableMetadata) -> Result<()> {
+    let (ours, theirs) = (iceberg_schema()?, metadata.current_schema());
+    for own in ours.as_struct().fields() {
+        let found = theirs.as_struct().field_by_id(own.id);
+        if found.is_none_or(|found| found.name != own.name || found.field_type != own.field_type) {
+            return Err(Error::invalid(format!(
+                "column {} is not what it was; bring it back first",
+                own.name
+            )));
+        }
+    }
+    let mut others = theirs.as_struct().fields().iter();
+    match others.find(|field| field.required && ours.field_by_id(field.id).is_none()) {
+        Some(field) => {
+            Err(Error::invalid(format!("column {} is required, and no record has it", field.name)))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,190 @@
+//! Folding: small data files become larger ones, in a commit of its own that has the same rows.
+//!
+//! Readers that follow a table's appends skip such a commit (`replace`). It carries the progress
+//! map of the version that it lands on, moves the tag, and goes through only if every file that it
+//! replaces is still in the table; so it never conflicts with appends, it only comes before or
+//! after one. Replaced files live until the snapshots that name them expire.
+//!
+//! | file | does |
+//! |---|---|
+//! | `plan.rs` | chooses what is folded; a byte at most three times before its file is full |
+//! | `columns.rs` | brings columns of older schemas to the table's own |
+//! | `rows.rs` | merges sorted files into one sorted file, or into one a day |
+//! | `file.rs` | writes it, and its manifest entry from those of its sources |
+//!
+//! One fold runs at a time. It holds its sources and its result in memory, each at most as large as
+//! a full file, and is the upkeep's, so that no commit waits for it but for the moment of its own.
+//! Cost: a GET a source, a PUT for the file, and what a commit costs.
+
+mod columns;
+mod file;
+mod plan;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub use plan::FoldRules;
+
+use crate::bridge::Bridge;
+use crate::commit::{CommitEnd, LoadedTable, Removed, StagedFile, put};
+use crate::worker::Worker;
+use file::{Merged, data_file_of};
+use floe_env::{Error, Instant, Result};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use iceberg::spec::{DataFile, ManifestContentType};
+use kfs::TopicId;
+use plan::{Candidate, Fold, plan};
+use rows::{Job, merge};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Manifests that are looked through for small files, the newest first.
+const MANIFESTS_MAX: usize = 200;
+/// Objects that a fold reads at the same time.
+const READS_MAX: usize = 8;
+/// Table property: how large a full file is, bytes.
+const FILE_BYTES_PROPERTY: &str = "write.target-file-size-bytes";
+
+/// What folds have done since the broker started.
+#[derive(Debug, Default)]
+pub struct FoldCounts {
+    /// Folds that were committed.
+    pub folds: AtomicU64,
+    /// Files that they took out.
+    pub files: AtomicU64,
+    /// Bytes of the files that they made.
+    pub bytes: AtomicU64,
+}
+
+/// What is known of folding.
+#[derive(Debug, Default)]
+pub(crate) struct FoldState {
+    /// The table that was looked at last.
+    at: Option<TopicId>,
+    /// The version of each table in which there was nothing to fold, and when it was looked at.
+    idle: BTreeMap<TopicId, (u64, Instant)>,
+}
+
+impl Bridge {
+    /// Looks at the next table that may have something to fold, and folds it. True if it did.
+    pub(crate) async fn fold_next(&self) -> Result<bool> {
+        let Some(worker) = self.next_to_fold() else { return Ok(false) };
+        let Some(base) = worker.newest() else { return Ok(false) };
+        let version = base.pointer.metadata_version;
+        let folded = self.fold(&worker, base).await;
+        if !matches!(folded, Ok(true)) {
+            let looked_at = (version, self.env().monotonic());
+            self.fold_state().lock().idle.insert(worker.topic, looked_at);
+        }
+        folded.map_err(|error| error.context(&format!("fold the table of {}", worker.topic_name)))
+    }
+
+    /// The next table, in the order of topic ids, that has changed enough since it was looked at.
+    fn next_to_fold(&self) -> Option<Arc<Worker>> {
+        let (now, rules) = (self.env().monotonic(), &self.config().fold);
+        let workers = self.workers();
+        let mut state = self.fold_state().lock();
+        state.idle.retain(|topic, _| workers.contains_key(topic));
+        let is_due = |worker: &Arc<Worker>| {
+            let Some(table) = worker.newest().filter(|table| table.stopped.is_none()) else {
+                return false;
+            };
+            let Some((version, at)) = state.idle.get(&worker.topic) else { return true };
+            let commits = table.pointer.metadata_version.saturating_sub(*version);
+            commits >= rules.fresh_files as u64
+                || (commits > 0 && now >= *at + rules.fresh_age)
+                || now >= *at + rules.quiet
+        };
+        let due: Vec<&Arc<Worker>> = workers.values().filter(|worker| is_due(worker)).collect();
+        let behind = due.iter().find(|worker| state.at.is_none_or(|at| worker.topic > at));
+        let next = behind.or(due.first()).map(|worker| Arc::clone(worker));
+        state.at = next.as_ref().map(|worker| worker.topic);
+        next
+    }
+
+    async fn fold(&self, worker: &Worker, base: Arc<LoadedTable>) -> Result<bool> {
+        let candidates = self.candidates(&base).await?;
+        let rules = self.config().fold.for_files_of(full_file_bytes(&base));
+        let Some(fold) = plan(candidates, &rules, self.env().now_ms()) else { return Ok(false) };
+        let merged = self.merged(&base, &fold).await?;
+        let mut files = Vec::with_capacity(merged.len());
+        for merged in merged {
+            let key = base.place.folded_key(self.env(), fold.generation + 1);
+            let data_file = data_file_of(&merged, &fold.files, base.place.url_of(&key)?)?;
+            let bytes = merged.bytes.len() as u64;
+            // Before the commit, so that no look waits for it.
+            put(self.shared_store(), key.clone(), merged.bytes).await?;
+            files.push((StagedFile { data_file, key, bytes: None }, bytes));
+        }
+        let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+        let removed: Removed =
+            fold.files.into_iter().map(|file| (file.file_path().to_owned(), file)).collect();
+        let (count, files) = (removed.len(), files.into_iter().map(|(file, _)| file).collect());
+        let CommitEnd::Committed(table) = worker.replace(base, removed, files).await? else {
+            return Ok(false);
+        };
+        let counts = self.fold_counts();
+        counts.folds.fetch_add(1, Ordering::Relaxed);
+        counts.files.fetch_add(count as u64, Ordering::Relaxed);
+        counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+        tracing::debug!(table = %table.pointer.name, files = count, bytes, "files folded");
+        Ok(true)
+    }
+
+    /// Files of the table that may be folded: Floe's own, while nobody has written deletes, which
+    /// belong to the files that they were written for.
+    async fn candidates(&self, base: &LoadedTable) -> Result<Vec<Candidate>> {
+        let mut manifests: Vec<_> = base.manifests.iter().collect();
+        if manifests.iter().any(|manifest| manifest.content == ManifestContentType::Deletes) {
+            return Ok(Vec::new());
+        }
+        manifests.sort_by_key(|manifest| std::cmp::Reverse(manifest.sequence_number));
+        let mut candidates = Vec::new();
+        for manifest in manifests.into_iter().take(MANIFESTS_MAX) {
+            for file in base.files_of(self.store(), manifest).await? {
+                let Some(generation) = base.place.generation_of(file.data_file.file_path()) else {
+                    continue;
+                };
+                let snapshot = base.metadata.snapshot_by_id(file.snapshot_id);
+                candidates.push(Candidate {
+                    spec_id: manifest.partition_spec_id,
+                    generation,
+                    sequence_number: file.sequence_number,
+                    // A snapshot that has expired is old enough for everything.
+                    committed_ms: snapshot.map_or(0, |snapshot| snapshot.timestamp_ms()),
+                    file: file.data_file,
+                });
+            }
+        }
+        Ok(candidates)
+    }
+
+    async fn merged(&self, base: &LoadedTable, fold: &Fold) -> Result<Vec<Merged>> {
+        let (store, place) = (self.shared_store(), &base.place);
+        let reads = fold.files.iter().map(|file| {
+            let (store, key) = (store.clone(), place.key_of(file.file_path()));
+            async move {
+                let key = key?;
+                let missing = || Error::corrupt(format!("object `{key}` is missing"));
+                store.get(&key).await?.ok_or_else(missing)
+            }
+        });
+        let reads: Vec<_> = reads.collect();
+        let sources = stream::iter(reads).buffered(READS_MAX).try_collect().await?;
+        let schema = columns::arrow_schema_of(base.metadata.current_schema())?;
+        let ordered = file::columns_with_statistics(&schema, &fold.files);
+        let job = Job { schema, ordered, spec_id: fold.spec_id };
+        let expected: u64 = fold.files.iter().map(DataFile::record_count).sum();
+        let merged = self.env().blocking(move || merge(&job, sources)).await?;
+        let rows: u64 = merged.iter().map(|merged| merged.rows).sum();
+        if rows != expected {
+            return Err(Error::bug(format!("{expected} rows became {rows}")));
+        }
+        Ok(merged)
+    }
+}
+
+fn full_file_bytes(table: &LoadedTable) -> Option<u64> {
+    table.metadata.properties().get(FILE_BYTES_PROPERTY)?.parse().ok()
+}

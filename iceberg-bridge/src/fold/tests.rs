@@ -1,0 +1,309 @@
+use super::plan::{Candidate, Fold, FoldRules, plan};
+use crate::commit::LoadedTable;
+use crate::commit::tests_support::table_files;
+use crate::tests::support::World;
+use crate::{Bridge, LookAnswer};
+use floe_env::Env;
+use floe_env::simulated::Node;
+use iceberg::spec::{
+    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Operation, Struct,
+};
+use kfs::TopicId;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const MINUTE_MS: i64 = 60_000;
+
+fn env(seed: u64) -> Env {
+    Env::simulated(Node::new(seed))
+}
+
+fn file(path: &str, bytes: u64) -> DataFile {
+    let mut builder = DataFileBuilder::default();
+    builder
+        .content(DataContentType::Data)
+        .file_path(path.to_owned())
+        .file_format(DataFileFormat::Parquet)
+        .partition_spec_id(0)
+        .partition(Struct::empty())
+        .record_count(1)
+        .file_size_in_bytes(bytes);
+    builder.build().unwrap()
+}
+
+/// A table in the plan's eyes: every file with how often its bytes were written.
+struct Planned {
+    files: Vec<Candidate>,
+    next: i64,
+    rewritten: u64,
+}
+
+impl Planned {
+    fn commit(&mut self, bytes: u64, now_ms: i64) {
+        self.add(0, bytes, now_ms);
+    }
+
+    fn add(&mut self, generation: u8, bytes: u64, committed_ms: i64) {
+        self.next += 1;
+        let file = file(&format!("f{}", self.next), bytes);
+        let sequence_number = self.next;
+        self.files.push(Candidate { spec_id: 0, generation, sequence_number, committed_ms, file });
+    }
+
+    fn fold(&mut self, rules: &FoldRules, now_ms: i64) -> bool {
+        let Some(Fold { files, generation, .. }) = plan(self.files.clone(), rules, now_ms) else {
+            return false;
+        };
+        let paths: Vec<&str> = files.iter().map(DataFile::file_path).collect();
+        let is_folded = |candidate: &Candidate| paths.contains(&candidate.file.file_path());
+        assert!(
+            self.files
+                .iter()
+                .filter(|file| is_folded(file))
+                .all(|file| { file.generation == generation })
+        );
+        self.files.retain(|candidate| !is_folded(candidate));
+        let bytes = files.iter().map(DataFile::file_size_in_bytes).sum();
+        assert!(files.len() > 1 && generation < 3 && bytes <= rules.file_bytes_max);
+        self.rewritten += bytes;
+        self.add(generation + 1, bytes, now_ms);
+        true
+    }
+}
+
+#[test]
+fn a_look_a_minute_leaves_few_files_after_an_hour_and_after_a_day() {
+    let rules = FoldRules::default();
+    let mut table = Planned { files: Vec::new(), next: 0, rewritten: 0 };
+    let mut most = 0;
+    for minute in 0..24 * 60 {
+        table.commit(6000, minute * MINUTE_MS);
+        while table.fold(&rules, minute * MINUTE_MS) {}
+        most = most.max(table.files.len());
+        if minute == 59 {
+            // A quarter of an hour later, when nobody has looked since.
+            let mut quiet = Planned { files: table.files.clone(), next: 1000, rewritten: 0 };
+            while quiet.fold(&rules, (minute + 15) * MINUTE_MS) {}
+            assert!(quiet.files.len() <= 5, "{} files", quiet.files.len());
+        }
+    }
+    assert!(most <= 32, "{most} files at some moment of the day");
+    // A partition that has gone quiet is folded up step by step.
+    for hour in 24..48 {
+        while table.fold(&rules, hour * 60 * MINUTE_MS) {}
+    }
+    assert!(table.files.len() <= 5, "{} files when the day is over", table.files.len());
+    assert!(table.rewritten <= 3 * 24 * 60 * 6000);
+}
+
+proptest! {
+    #[test]
+    fn no_byte_is_folded_more_than_three_times(
+        commits in prop::collection::vec((1..40_000_000u64, 0..600_000i64), 1..120),
+    ) {
+        let rules = FoldRules::default();
+        let mut table = Planned { files: Vec::new(), next: 0, rewritten: 0 };
+        let (mut now_ms, mut bytes) = (0, 0);
+        for (size, pause_ms) in commits {
+            now_ms += pause_ms;
+            bytes += size;
+            table.commit(size, now_ms);
+            while table.fold(&rules, now_ms) {}
+        }
+        let held = table.files.iter().map(|file| file.file.file_size_in_bytes()).sum::<u64>();
+        prop_assert_eq!(held, bytes);
+        prop_assert!(table.rewritten <= 3 * bytes);
+    }
+}
+
+/// Few files are many here.
+fn folding_bridge(world: &World, seed: u64) -> Bridge {
+    world.bridge_with(env(seed), |config| {
+        config.fold.fresh_files = 4;
+        config.fold.first_files = 2;
+        config.fold.second_files = 2;
+    })
+}
+
+async fn look(bridge: &Bridge) -> LookAnswer {
+    bridge.look("t").await.unwrap().expect("the table exists")
+}
+
+async fn fold_all(bridge: &Bridge) -> usize {
+    let mut folds = 0;
+    while bridge.fold_next().await.unwrap() {
+        folds += 1;
+    }
+    folds
+}
+
+async fn newest(bridge: &Bridge) -> std::sync::Arc<LoadedTable> {
+    bridge.newest("t").await.unwrap().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn folds_have_the_same_rows_and_looks_go_on() {
+    let world = World::new();
+    let topic = world.topic("t", 2).await;
+    let bridge = folding_bridge(&world, 2);
+    let mut folds = 0;
+    for round in 0..20 {
+        // Two partitions, whose rows take turns in the files.
+        world.append(topic, 0, round..round + 1);
+        world.append(topic, 1, round..round + 2);
+        let before = look(&bridge).await.table;
+        let rows = world.rows(&before).await;
+        let made = fold_all(&bridge).await;
+        let after = newest(&bridge).await;
+        assert_eq!(world.rows(&after).await, rows, "the same rows, each file in order");
+        assert_eq!(after.progress, before.progress);
+        if made > 0 {
+            let current = after.metadata.current_snapshot().unwrap();
+            assert_eq!(current.summary().operation, Operation::Replace);
+        }
+        folds += made;
+    }
+    assert!(folds >= 5, "{folds}");
+    let newest = newest(&bridge).await;
+    let files = table_files(&world.store, &newest).await;
+    assert!(files.len() < 8, "{} of 20 files are left", files.len());
+    for file in &files {
+        assert!(file.lower_bounds().contains_key(&2) && file.upper_bounds().contains_key(&2));
+        assert_eq!(file.value_counts()[&2], file.record_count());
+        assert_eq!(file.partition().fields().len(), 1, "a day's files stay of the day");
+    }
+    assert_eq!(newest.total("total-data-files"), files.len() as u64);
+    // Nothing changes any more: nothing is read or written.
+    let puts = world.store.puts();
+    assert_eq!(fold_all(&bridge).await, 0);
+    assert_eq!(world.store.puts(), puts);
+    // Another broker knows nothing of it, and goes on.
+    let other = folding_bridge(&world, 3);
+    world.append(topic, 0, 20..25);
+    assert_eq!(look(&other).await.behind, None);
+    assert_eq!(world.rows(&look(&bridge).await.table).await.len(), 20 + 40 + 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fold_never_hides_a_row_from_who_follows_appends() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = folding_bridge(&world, 2);
+    for round in 0..30 {
+        world.append(topic, 0, round * 3..round * 3 + 3);
+        look(&bridge).await;
+        fold_all(&bridge).await;
+    }
+    let table = newest(&bridge).await;
+    let mut snapshots: Vec<_> = table.metadata.snapshots().collect();
+    snapshots.sort_by_key(|snapshot| snapshot.sequence_number());
+    let appends = snapshots.iter().filter(|one| one.summary().operation == Operation::Append);
+    let added: u64 = appends
+        .map(|one| one.summary().additional_properties["added-records"].parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(added, 90, "each row is added by one append");
+    assert!(snapshots.len() > 30, "there were folds between");
+}
+
+/// A record an hour: a record's timestamp is its number in hours.
+fn spread_over_days(world: &World, topic: TopicId, days: i64) {
+    world.append(topic, 0, 0..days * 24);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_of_many_days_stay_together_until_a_day_is_worth_a_file() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = folding_bridge(&world, 2);
+    for _ in 0..4 {
+        spread_over_days(&world, topic, 100);
+        look(&bridge).await;
+    }
+    let before = newest(&bridge).await;
+    let rows = world.rows(&before).await;
+    fold_all(&bridge).await;
+    let after = newest(&bridge).await;
+    assert_eq!(world.rows(&after).await, rows);
+    let mut files_of: BTreeMap<usize, usize> = BTreeMap::new();
+    for file in table_files(&world.store, &after).await {
+        *files_of.entry(file.partition().fields().len()).or_default() += 1;
+    }
+    assert_eq!(files_of[&0], 1, "one file has all days that have few rows");
+    for _ in 0..4 {
+        // Eight days have files of their own; then one day comes that is worth one.
+        spread_over_days(&world, topic, 8);
+        world.append_at(topic, 0, 70 * 24, 800);
+        look(&bridge).await;
+    }
+    let rows = world.rows(newest(&bridge).await.as_ref()).await;
+    fold_all(&bridge).await;
+    let after = newest(&bridge).await;
+    assert_eq!(world.rows(&after).await, rows);
+    let files = table_files(&world.store, &after).await;
+    let day = Struct::from_iter([Some(iceberg::spec::Literal::date(70))]);
+    let of_day: Vec<_> = files.iter().filter(|file| *file.partition() == day).collect();
+    assert_eq!(of_day.len(), 1);
+    assert_eq!(of_day[0].record_count(), 3200);
+}
+
+#[test]
+fn columns_of_older_files_come_to_the_tables_own() {
+    use super::columns::{arrow_schema_of, project};
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Int32Type, Int64Type};
+    use arrow_array::{
+        Array, ArrayRef, Int32Array, ListArray, RecordBatch, StringArray, StructArray,
+    };
+    use arrow_schema::{Field, Schema};
+    use iceberg::spec::{ListType, NestedField, PrimitiveType, StructType, Type};
+    use std::sync::Arc;
+
+    let int =
+        |id: i32| Type::Primitive(if id == 1 { PrimitiveType::Int } else { PrimitiveType::Long });
+    let text = |id, name| {
+        Arc::new(NestedField::optional(id, name, Type::Primitive(PrimitiveType::String)))
+    };
+    let schema = |count_type: Type, columns: Vec<_>| {
+        let element = Type::Struct(StructType::new(columns));
+        let list = ListType::new(Arc::new(NestedField::list_element(3, element, false)));
+        let fields = vec![
+            Arc::new(NestedField::optional(1, "count", count_type)),
+            Arc::new(NestedField::optional(2, "tags", Type::List(list))),
+        ];
+        iceberg::spec::Schema::builder().with_fields(fields).build().unwrap()
+    };
+    let old = arrow_schema_of(&schema(int(1), vec![text(4, "key")])).unwrap();
+    // The number is wider, a field has come inside the list, and a column at the top.
+    let with_field = schema(int(2), vec![text(5, "new"), text(4, "renamed")]);
+    let mut fields = with_field.as_struct().fields().to_vec();
+    fields.insert(0, text(6, "first"));
+    let new = iceberg::spec::Schema::builder().with_fields(fields).build().unwrap();
+    let new = arrow_schema_of(&new).unwrap();
+
+    let list_field = old.field(1);
+    let arrow_schema::DataType::List(element) = list_field.data_type() else { panic!() };
+    let arrow_schema::DataType::Struct(inside) = element.data_type() else { panic!() };
+    let keys: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("c")]));
+    let structs: ArrayRef = Arc::new(StructArray::new(inside.clone(), vec![keys], None));
+    // The offsets of three lists, of which the second is empty.
+    let shape = ListArray::from_iter_primitive::<Int32Type, _, _>([
+        Some(vec![Some(0), Some(0)]),
+        Some(Vec::new()),
+        Some(vec![Some(0)]),
+    ]);
+    let lists = ListArray::new(element.clone(), shape.offsets().clone(), structs, None);
+    let counts: ArrayRef = Arc::new(Int32Array::from(vec![Some(7), None, Some(-1)]));
+    let batch = RecordBatch::try_new(old.clone(), vec![counts, Arc::new(lists)]).unwrap();
+    let projected = project(&batch, &new).unwrap();
+    assert_eq!(projected.column(0).null_count(), 3);
+    let counts: Vec<Option<i64>> = projected.column(1).as_primitive::<Int64Type>().iter().collect();
+    assert_eq!(counts, [Some(7), None, Some(-1)]);
+    let inside = projected.column(2).as_list::<i32>().values().as_struct().clone();
+    assert_eq!(inside.column(0).null_count(), 3);
+    let keys: Vec<Option<&str>> = inside.column(1).as_string::<i32>().iter().collect();
+    assert_eq!(keys, [Some("a"), None, Some("c")]);
+    // A number does not become narrower, and a required column is not made up.
+    assert!(project(&projected, &old).is_err());
+    let lone = Schema::new(vec![Field::new("x", arrow_schema::DataType::Int32, false)]);
+    assert!(project(&batch, &Arc::new(lone)).is_err());
+}

@@ -1,0 +1,217 @@
+//! The orphan sweep: files of failed commits, and of those with unknown outcome, that no live
+//! version of a table names.
+//!
+//! One pass walks the folders of all tables, one a round. A table's folder is listed, and what no
+//! snapshot reaches is *marked* in the metadata store. A later pass, [`SweepRules::age`] after the
+//! mark or more, deletes what then still is unreachable. In between it raises the count of sweeps
+//! in the table's pointer: every commit under way moves a pointer that is no more, and none that
+//! began before goes on with files that it had staged. So a commit that sleeps for days loses, and
+//! nothing that a version names is ever deleted; the age only spares the slow ones the loss.
+//!
+//! A folder whose table is not the topic's, or whose topic is gone and did not leave it to
+//! [`crate::removal`], comes of a creation that lost. None can win later, so it is deleted.
+//!
+//! Cost of a pass: a LIST for a thousand files, and the manifests of so many snapshots as it takes
+//! to find every file; without orphans mostly those of the newest.
+
+mod marks;
+mod reach;
+
+use crate::bridge::Bridge;
+use crate::commit::LoadedTable;
+use crate::place::TablePlace;
+use crate::pointer::TablePointer;
+use floe_env::{Instant, Result};
+use floe_metadata::facts::ChangeOutcome;
+use kfs::TopicId;
+use marks::Marks;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Files that one call lists or deletes.
+const FILES_PER_PAGE: usize = 1000;
+/// Files that one pass marks in a table's folder.
+const MARKS_MAX: usize = 1000;
+/// A folder with more files is not swept: their names would take too much memory.
+const FOLDER_FILES_MAX: usize = 1_000_000;
+/// Removed tables that are known to still have their folders.
+const REMOVED_TABLES_MAX: usize = 100_000;
+
+/// When files are taken for orphans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SweepRules {
+    /// Time between the starts of two passes.
+    pub pause: Duration,
+    /// Least time between a file's mark and its deletion: longer than any commit takes.
+    pub age: Duration,
+}
+
+impl Default for SweepRules {
+    fn default() -> Self {
+        let hour = Duration::from_secs(3600);
+        Self { pause: hour * 6, age: hour * 24 }
+    }
+}
+
+/// What sweeps have done since the broker started.
+#[derive(Debug, Default)]
+pub struct SweepCounts {
+    /// Files marked as orphans.
+    pub marked: AtomicU64,
+    /// Orphans deleted.
+    pub deleted: AtomicU64,
+}
+
+/// Where the running pass is.
+#[derive(Debug, Default)]
+pub(crate) struct SweepState {
+    /// The newest folder that the pass has seen.
+    at: Option<String>,
+    began: Option<Instant>,
+}
+
+impl Bridge {
+    /// Sweeps the next folder, if a pass is due or under way. True if there was one.
+    pub(crate) async fn sweep_orphans(&self) -> Result<bool> {
+        let now = self.env().monotonic();
+        let after = {
+            let mut state = self.sweep_state().lock();
+            let is_resting = state.at.is_none()
+                && state.began.is_some_and(|began| now < began + self.config().sweep.pause);
+            if is_resting {
+                return Ok(false);
+            }
+            if state.at.is_none() {
+                state.began = Some(now);
+            }
+            state.at.clone()
+        };
+        let root = format!("{}/tables", self.config().cluster);
+        // Behind `data` and `metadata`, and so behind all that is in the folder.
+        let behind = after.map(|folder| format!("{root}/{folder}/z"));
+        let next = self.store().list(&root, behind.as_deref(), 1).await?;
+        let folder = next.first().and_then(|object| {
+            let inside = object.key.strip_prefix(&root)?.strip_prefix('/')?;
+            Some(inside.split_once('/')?.0.to_owned())
+        });
+        // Whatever comes of this folder, the next round goes on behind it.
+        self.sweep_state().lock().at.clone_from(&folder);
+        let Some(folder) = folder else { return Ok(false) };
+        if let Some((topic, table)) = ids_of(&folder) {
+            self.sweep_folder(topic, table).await?;
+        }
+        Ok(true)
+    }
+
+    async fn sweep_folder(&self, topic: TopicId, table: Uuid) -> Result<()> {
+        if let Some(pointer) = self.pointers().by_topic(topic).await? {
+            return match pointer.table_id == table {
+                true => self.sweep_table(pointer).await,
+                false => self.delete_lost(topic, table).await,
+            };
+        }
+        if self.metadata().topic_by_id(topic).await?.is_some() {
+            // Its table may be in the making.
+            return Ok(());
+        }
+        let removed = self.pointers().removed(REMOVED_TABLES_MAX).await?;
+        if removed.iter().any(|removed| (removed.topic, removed.table) == (topic, table)) {
+            return Ok(());
+        }
+        self.delete_lost(topic, table).await
+    }
+
+    /// Deletes the folder of a table that was never made, and never will be.
+    async fn delete_lost(&self, topic: TopicId, table: Uuid) -> Result<()> {
+        let place = TablePlace::new(self.store(), self.config().cluster, topic, table);
+        let page = self.store().list(place.key(), None, FILES_PER_PAGE).await?;
+        let keys: Vec<String> = page.into_iter().map(|object| object.key).collect();
+        tracing::info!(%topic, %table, files = keys.len(), "files of a lost creation deleted");
+        self.delete_orphans(&keys).await
+    }
+
+    async fn sweep_table(&self, pointer: TablePointer) -> Result<()> {
+        let (topic, table) = (pointer.topic(), pointer.table_id);
+        let backend = self.metadata().backend();
+        let now_ms = backend.now_ms().await?;
+        let Some(marks) = Marks::read(backend.as_ref(), topic, table).await? else {
+            let Some(newest) = self.newest_of(&pointer).await? else { return Ok(()) };
+            let names = self.unreachable(&newest).await?;
+            if names.is_empty() {
+                return Ok(());
+            }
+            self.sweep_counts().marked.fetch_add(names.len() as u64, Ordering::Relaxed);
+            return Marks { marked_ms: now_ms, names }.write(backend.as_ref(), topic, table).await;
+        };
+        let age_ms = i64::try_from(self.config().sweep.age.as_millis()).unwrap_or(i64::MAX);
+        if now_ms.saturating_sub(marks.marked_ms) < age_ms {
+            return Ok(());
+        }
+        // From here on no commit can bring a marked file into the table.
+        if self.pointers().swap(&pointer, &pointer.swept()).await? == ChangeOutcome::Rejected {
+            return Ok(());
+        }
+        let Some(newest) = self.newest_of(&pointer).await? else { return Ok(()) };
+        let mut orphans: BTreeSet<String> = marks.names.into_iter().collect();
+        self.strike_reachable(&newest, &mut orphans).await?;
+        let folder = newest.place.key();
+        let keys: Vec<String> = orphans.iter().map(|name| format!("{folder}/{name}")).collect();
+        self.delete_orphans(&keys).await?;
+        tracing::info!(%topic, %table, files = keys.len(), "orphans of a table deleted");
+        Marks::forget(backend.as_ref(), topic, table).await
+    }
+
+    /// Forgets what was marked in the folder of a table that is gone.
+    pub(crate) async fn forget_marks(&self, topic: TopicId, table: Uuid) -> Result<()> {
+        Marks::forget(self.metadata().backend().as_ref(), topic, table).await
+    }
+
+    async fn delete_orphans(&self, keys: &[String]) -> Result<()> {
+        self.store().delete(keys).await?;
+        self.sweep_counts().deleted.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The newest version of a table that may be written.
+    async fn newest_of(&self, pointer: &TablePointer) -> Result<Option<Arc<LoadedTable>>> {
+        let newest = self.worker_of(pointer).await?.refresh().await?;
+        Ok(newest.filter(|newest| {
+            newest.stopped.is_none() && newest.pointer.table_id == pointer.table_id
+        }))
+    }
+
+    /// Names of files in the table's folder that its version does not reach.
+    async fn unreachable(&self, table: &LoadedTable) -> Result<Vec<String>> {
+        let (folder, mut after) = (table.place.key(), None::<String>);
+        let mut names = BTreeSet::new();
+        loop {
+            let page = self.store().list(folder, after.as_deref(), FILES_PER_PAGE).await?;
+            let inside = page.iter().filter_map(|object| {
+                object.key.strip_prefix(folder)?.strip_prefix('/').map(str::to_owned)
+            });
+            names.extend(inside);
+            if names.len() > FOLDER_FILES_MAX {
+                tracing::warn!(folder, "a table's folder has too many files to be swept");
+                return Ok(Vec::new());
+            }
+            match page.last() {
+                Some(last) if page.len() == FILES_PER_PAGE => after = Some(last.key.clone()),
+                _ => break,
+            }
+        }
+        // The version may be older than the list: what a commit has put since is marked, and found
+        // to be named when it is looked at again.
+        self.strike_reachable(table, &mut names).await?;
+        Ok(names.into_iter().take(MARKS_MAX).collect())
+    }
+}
+
+/// Topic and table of a folder's name.
+fn ids_of(folder: &str) -> Option<(TopicId, Uuid)> {
+    const UUID_LENGTH: usize = 36;
+    let (topic, table) = (folder.get(..UUID_LENGTH)?, folder.get(UUID_LENGTH + 1..)?);
+    Some((TopicId(Uuid::parse_str(topic).ok()?), Uuid::parse_str(table).ok()?))
+}

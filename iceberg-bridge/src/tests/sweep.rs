@@ -1,0 +1,146 @@
+//! Orphans go, and nothing else does.
+
+use super::support::{Fault, World};
+use crate::Bridge;
+use crate::commit::{CommitEnd, Committer, LoadedTable, Staged, StagedFile};
+use crate::progress::Progress;
+use crate::sweep::SweepRules;
+use bytes::Bytes;
+use floe_env::Env;
+use floe_env::simulated::Node;
+use floe_store::ObjectStore;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn env(seed: u64) -> Env {
+    Env::simulated(Node::new(seed))
+}
+
+fn swept_bridge(world: &World, seed: u64) -> Bridge {
+    world.bridge_with(env(seed), |config| {
+        config.sweep = SweepRules { pause: HOUR, age: HOUR * 2 };
+    })
+}
+
+/// A whole pass over all folders, once its time has come.
+async fn pass(bridge: &Bridge) {
+    bridge.env().sleep(HOUR).await;
+    while bridge.sweep_orphans().await.unwrap() {}
+}
+
+/// The names in the table's folder that its newest version does not reach.
+async fn orphans(world: &World, bridge: &Bridge, table: &LoadedTable) -> BTreeSet<String> {
+    let folder = format!("{}/", table.place.key());
+    let keys = world.store.keys().await;
+    let mut names: BTreeSet<String> =
+        keys.iter().filter_map(|key| key.strip_prefix(&folder).map(str::to_owned)).collect();
+    bridge.strike_reachable(table, &mut names).await.unwrap();
+    names
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_commits_leave_goes_and_what_a_version_names_stays() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = swept_bridge(&world, 2);
+    world.append(topic, 0, 0..5);
+    bridge.look("t").await.unwrap().unwrap();
+    for round in 1..5 {
+        world.append(topic, 0, round * 5..round * 5 + 5);
+        // Files are put, and the move's outcome stays unknown.
+        world.pointers.faults.plan([Fault::NeverArrived; 6]);
+        bridge.look("t").await.unwrap().unwrap();
+        bridge.env().sleep(Duration::from_secs(60)).await;
+        world.pointers.faults.plan([]);
+        bridge.look("t").await.unwrap().unwrap();
+    }
+    let newest = bridge.newest("t").await.unwrap().unwrap();
+    let left = orphans(&world, &bridge, &newest).await;
+    assert!(left.len() >= 16, "four files of each of four attempts: {left:?}");
+    pass(&bridge).await;
+    assert_eq!(orphans(&world, &bridge, &newest).await, left, "the first look only marks");
+    pass(&bridge).await;
+    assert_eq!(orphans(&world, &bridge, &newest).await, left, "they are not old enough");
+    // Marks outlive the broker that made them.
+    let bridge = swept_bridge(&world, 3);
+    pass(&bridge).await;
+    let newest = bridge.newest("t").await.unwrap().unwrap();
+    assert!(orphans(&world, &bridge, &newest).await.is_empty());
+    assert_eq!(bridge.sweep_counts().deleted.load(Ordering::Relaxed), left.len() as u64);
+    let offsets: Vec<i64> = world.rows(&newest).await.into_iter().map(|row| row.1).collect();
+    assert_eq!(offsets, (0..25).collect::<Vec<i64>>());
+    world.append(topic, 0, 25..26);
+    assert_eq!(bridge.look("t").await.unwrap().unwrap().behind, None, "commits go on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_slept_through_a_sweep_loses() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = swept_bridge(&world, 2);
+    world.append(topic, 0, 0..5);
+    let base = bridge.look("t").await.unwrap().unwrap().table;
+    let (store, pointers) = (Arc::new(world.store.clone()), Arc::new(world.pointers.clone()));
+    let sleeper = Committer::new(env(9), store, pointers, world.cluster);
+    // It has put a data file, and goes to sleep before it commits.
+    let known = base.files_of(&world.store, &base.manifests[0]).await.unwrap();
+    let key = base.place.data_key(bridge.env());
+    world.store.objects.put(&key, vec![Bytes::from_static(b"rows")]).await.unwrap();
+    let data_file = known[0].data_file.clone();
+    let staged = Staged {
+        from: base.progress.clone(),
+        to: Progress { topic, next_offsets: vec![9] },
+        files: vec![StagedFile { data_file, key: key.clone(), bytes: None }],
+        gaps: Vec::new(),
+    };
+    for _ in 0..3 {
+        pass(&bridge).await;
+    }
+    assert!(world.store.get(&key).await.unwrap().is_none(), "its file was taken for an orphan");
+    let ended = sleeper.append(base.clone(), staged).await.unwrap();
+    assert!(matches!(ended, CommitEnd::Overtaken));
+    let newest = bridge.newest("t").await.unwrap().unwrap();
+    assert_eq!(newest.progress, base.progress);
+    assert_eq!(world.rows(&newest).await.len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn folders_of_lost_creations_go_and_those_of_coming_ones_stay() {
+    let world = World::new();
+    let (topic, empty) = (world.topic("t", 1).await, world.topic("empty", 1).await);
+    let bridge = swept_bridge(&world, 2);
+    world.append(topic, 0, 0..5);
+    bridge.look("t").await.unwrap().unwrap();
+    let gone = kfs::TopicId(bridge.env().uuid());
+    let mut keys = Vec::new();
+    for owner in [topic, empty, gone] {
+        let table = bridge.env().uuid();
+        let key = format!("{}/tables/{owner}-{table}/data/1.parquet", world.cluster);
+        world.store.objects.put(&key, vec![Bytes::from_static(b"rows")]).await.unwrap();
+        keys.push(key);
+    }
+    pass(&bridge).await;
+    let left = world.store.keys().await;
+    assert_eq!(keys.map_left(&left), [false, true, false]);
+    // A removed table's files are the removal's, not the sweep's.
+    assert!(world.metadata.delete_topic(topic).await.unwrap());
+    world.log.remove_topic(topic);
+    bridge.remove_table_of(topic).await.unwrap();
+    let before = world.store.keys().await;
+    pass(&bridge).await;
+    assert_eq!(world.store.keys().await, before);
+}
+
+trait Left {
+    fn map_left(&self, left: &[String]) -> Vec<bool>;
+}
+
+impl Left for Vec<String> {
+    fn map_left(&self, left: &[String]) -> Vec<bool> {
+        self.iter().map(|key| left.contains(key)).collect()
+    }
+}

@@ -73,11 +73,13 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         match error.kind() {
+            // Fenced: this broker has been replaced, and the one that took its place answers.
             ErrorKind::Retry
             | ErrorKind::UnknownOutcome
             | ErrorKind::Unavailable
+            | ErrorKind::Fenced
             | ErrorKind::Limit => Self::unavailable(message),
-            ErrorKind::Fenced | ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Bug => {
+            ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Bug => {
                 tracing::error!(%error, "catalog request failed");
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 Self { status, kind: "InternalServerError", message }

@@ -9,6 +9,8 @@ pub mod counted;
 pub mod directory;
 pub mod identity;
 pub mod key;
+#[doc(hidden)]
+pub mod layer;
 pub mod memory;
 pub mod object;
 pub mod open;
@@ -23,6 +25,7 @@ pub use budget::PutBudget;
 pub use counted::{CallCounts, Counted, StoreCounters, StoreCounts};
 pub use directory::DirectoryStore;
 pub use identity::{ClusterIdentity, create_identity, read_identity};
+pub use layer::StoreLayer;
 pub use memory::MemoryStore;
 pub use object::{ObjectMeta, ObjectStore, PutOutcome};
 pub use open::open;

@@ -156,8 +156,8 @@ pub const SETTINGS: &[Setting] = &[
         "FLOE_METADATA",
         MetadataUrl,
         Derived("`sqlite:` and the file `metadata.sqlite` in the data directory"),
-        "Where facts are kept: `sqlite:FILE` for one broker, \
-         `postgres://user@host/database` for any number.",
+        "Where facts are kept: `sqlite:FILE` or \
+         `postgres://user@host/database`. For one broker each.",
     )
     .flag("metadata"),
     Setting::new(

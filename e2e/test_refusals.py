@@ -10,7 +10,8 @@ REFUSAL_SECONDS = 20
 def refusal(folder, *flags, host="127.0.0.1", **environment):
     """What a broker says on standard error that does not start; host: where it is to listen for Kafka clients."""
     kafka, http = free_ports(2)
-    command = [os.environ["FLOE_BIN"], "serve", "--data", folder, "--kafka", f"{host}:{kafka}", "--http", f"127.0.0.1:{http}", *flags]
+    addresses = ["--kafka", f"{host}:{kafka}", "--http", f"127.0.0.1:{http}"]
+    command = [os.environ["FLOE_BIN"], "serve", "--data", folder, *addresses, *flags]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FLOE_")}
     done = subprocess.run(command, env=kept | environment, capture_output=True, text=True, timeout=REFUSAL_SECONDS)
     assert done.returncode not in (0, -9), done

@@ -2,12 +2,9 @@
 //! machine whose power can be cut. There each life has its own view, which ends with its process.
 
 use crate::power::{Machine, PoweredFileSystem};
-use async_trait::async_trait;
-use bytes::Bytes;
 use floe_env::simulated::Node;
 use floe_env::{Env, Result};
-use floe_store::{DirectoryStore, MemoryStore, ObjectMeta, ObjectStore, PutOutcome};
-use std::ops::Range;
+use floe_store::{DirectoryStore, MemoryStore, ObjectStore, StoreLayer};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -89,38 +86,8 @@ async fn open(env: &Env, files: PoweredFileSystem) -> Result<Arc<dyn ObjectStore
 }
 
 /// As the world sees them: nothing fails.
-#[async_trait]
-impl ObjectStore for ObjectServer {
-    async fn put(&self, key: &str, parts: Vec<Bytes>) -> Result<PutOutcome> {
-        self.view.put(key, parts).await
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
-        self.view.get_range(key, range).await
-    }
-
-    async fn get(&self, key: &str) -> Result<Option<Bytes>> {
-        self.view.get(key).await
-    }
-
-    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>> {
-        self.view.head(key).await
-    }
-
-    async fn list(
-        &self,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ObjectMeta>> {
-        self.view.list(prefix, after, limit).await
-    }
-
-    async fn delete(&self, keys: &[String]) -> Result<()> {
-        self.view.delete(keys).await
-    }
-
-    fn url(&self, key: &str) -> String {
-        self.view.url(key)
+impl StoreLayer for ObjectServer {
+    fn inner(&self) -> &dyn ObjectStore {
+        self.view.as_ref()
     }
 }

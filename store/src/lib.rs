@@ -9,6 +9,8 @@ pub mod counted;
 pub mod directory;
 pub mod identity;
 pub mod key;
+#[doc(hidden)]
+pub mod layer;
 pub mod memory;
 pub mod object;
 pub mod open;
@@ -26,6 +28,7 @@ pub use identity::{
     ClusterIdentity, Incarnation, create_identity, read_identity, read_incarnation,
     record_incarnation,
 };
+pub use layer::StoreLayer;
 pub use memory::MemoryStore;
 pub use object::{ObjectMeta, ObjectStore, PutOutcome};
 pub use open::open;

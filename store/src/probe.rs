@@ -1,7 +1,7 @@
 //! The start-up probe: a store that lacks a permission, or a property that Floe stands on, is
 //! refused before anything depends on it, with one sentence that says what to change. It costs two
-//! PUTs, two GETs, one LIST, one HEAD and one DELETE. Run it on the bare store: a wrong key should
-//! not be retried for half a minute.
+//! PUTs, two GETs, one LIST, one HEAD and one DELETE. Give it a store whose retries end before a
+//! step does, or the reason is lost.
 
 use crate::object::{ObjectStore, PutOutcome};
 use bytes::Bytes;

@@ -20,6 +20,9 @@ const CHECK_READ_BYTES_MAX: u64 = 8 << 20;
 /// Doublings after which the backoff no longer grows whatever its cap.
 const DOUBLINGS_MAX: u32 = 16;
 
+/// The failed try of a call that is told as a warning: earlier ones are blips, later ones the same.
+const TRIES_UNTIL_TOLD: u32 = 4;
+
 /// How long to go on, and how fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
@@ -90,7 +93,7 @@ impl Retrying {
                 Err(error) if is_repeatable(&error) => error,
                 result => return result,
             };
-            tracing::debug!(doing, tries, %error, "object store call failed");
+            note(doing, tries, &error);
             if !self.back_off(tries, deadline).await {
                 return Err(error.context(&format!("{doing}: {tries} tries")));
             }
@@ -105,6 +108,15 @@ impl Retrying {
             Ok(false) => Ok(PutOutcome::Exists),
             Err(error) => Err(ambiguous(key, &error)),
         }
+    }
+}
+
+/// Callers may have given up by the time a call fails for good, so its reason is told on the way.
+fn note(doing: &str, tries: u32, error: &Error) {
+    if tries == TRIES_UNTIL_TOLD {
+        tracing::warn!(doing, tries, %error, "the object store keeps failing; trying again");
+    } else {
+        tracing::debug!(doing, tries, %error, "object store call failed");
     }
 }
 
@@ -159,7 +171,7 @@ impl ObjectStore for Retrying {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => error,
             };
-            tracing::debug!(key, tries, %error, "object store put failed");
+            note(&format!("write object {key}"), tries, &error);
             is_ambiguous |= error.kind() == ErrorKind::UnknownOutcome;
             if !is_repeatable(&error) || !self.back_off(tries, deadline).await {
                 return Err(if is_ambiguous { ambiguous(key, &error) } else { error });

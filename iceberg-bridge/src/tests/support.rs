@@ -17,7 +17,7 @@ use floe_env::{Env, Error, Result};
 use floe_metadata::facts::{Change, ChangeOutcome, Write};
 use floe_metadata::topics::{TopicCreation, topic_key};
 use floe_metadata::{MetadataStore, ModelBackend};
-use floe_store::{MemoryStore, ObjectMeta, ObjectStore, PutOutcome};
+use floe_store::{MemoryStore, ObjectStore, PutOutcome, StoreLayer};
 use futures::FutureExt;
 use kfs::{BatchBuilder, ClusterId, NewRecord, PartitionIndex, TopicId, TopicPartition};
 use parking_lot::Mutex;
@@ -89,39 +89,14 @@ impl FaultStore {
 }
 
 #[async_trait]
-impl ObjectStore for FaultStore {
+impl StoreLayer for FaultStore {
+    fn inner(&self) -> &dyn ObjectStore {
+        &self.objects
+    }
+
     async fn put(&self, key: &str, parts: Vec<Bytes>) -> Result<PutOutcome> {
         *self.puts.lock() += 1;
         self.put_faults.around(self.objects.put(key, parts)).await
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
-        self.objects.get_range(key, range).await
-    }
-
-    async fn get(&self, key: &str) -> Result<Option<Bytes>> {
-        self.objects.get(key).await
-    }
-
-    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>> {
-        self.objects.head(key).await
-    }
-
-    async fn list(
-        &self,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ObjectMeta>> {
-        self.objects.list(prefix, after, limit).await
-    }
-
-    async fn delete(&self, keys: &[String]) -> Result<()> {
-        self.objects.delete(keys).await
-    }
-
-    fn url(&self, key: &str) -> String {
-        self.objects.url(key)
     }
 }
 

@@ -157,9 +157,8 @@ pub const SETTINGS: &[Setting] = &[
         "FLOE_METADATA",
         MetadataUrl,
         Derived("`sqlite:` and the file `metadata.sqlite` in the data directory"),
-        "Where facts are kept: `sqlite:FILE` for one broker, \
-         `postgres://user@host/database` for any number. For TLS to PostgreSQL add \
-         `?sslmode=verify-full`, and `&sslrootcert=FILE` for an authority of your own.",
+        "Where facts are kept: `sqlite:FILE` or `postgres://user@host/database`, for one broker \
+         each. For TLS to PostgreSQL add `?sslmode=verify-full`, and `&sslrootcert=FILE` for an authority of your own.",
     )
     .flag("metadata"),
     Setting::new(

@@ -40,7 +40,7 @@ impl Assembly for Node {
         let kafka = bind(&config.listen.kafka.to_string()).await?;
         let http = bind(&config.listen.http.to_string()).await?;
         let objects = stores::open_objects(&env, &config).await?;
-        floe_store::probe(&env, objects.store.as_ref()).await?;
+        floe_store::probe(&env, objects.probed.as_ref()).await?;
         let metadata = stores::open_metadata(&env, &config).await?;
         let cluster = agree_on_cluster(&env, objects.store.as_ref(), &metadata).await?;
         stores::check_incarnation(objects.store.as_ref(), &metadata).await?;
@@ -98,7 +98,7 @@ impl Assembly for Node {
 
     async fn check_store(&self, env: &Env, config: &Config) -> Result<String> {
         let objects = stores::open_objects(env, config).await?;
-        floe_store::probe(env, objects.store.as_ref()).await?;
+        floe_store::probe(env, objects.probed.as_ref()).await?;
         Ok("writes, reads, lists and deletes".to_owned())
     }
 

@@ -14,10 +14,16 @@ use floe_store::{
 use kfs::ClusterId;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the probe's calls are repeated: whoever starts a broker waits for its reason.
+const PROBE_RETRIES: Duration = Duration::from_secs(5);
 
 /// The object store with its layers: every request counted, and tried again where that is safe.
 pub(super) struct Objects {
     pub(super) store: Arc<dyn ObjectStore>,
+    /// The same, which gives up sooner.
+    pub(super) probed: Arc<dyn ObjectStore>,
     pub(super) counters: StoreCounters,
 }
 
@@ -31,8 +37,11 @@ pub(super) async fn open_objects(env: &Env, config: &Config) -> Result<Objects> 
     let raw = floe_store::open(env.clone(), &url, &options).await?;
     let counted = Counted::new(env.clone(), raw);
     let counters = counted.counters();
-    let store = Retrying::new(env.clone(), Arc::new(counted), RetryPolicy::default());
-    Ok(Objects { store: Arc::new(store), counters })
+    let counted: Arc<dyn ObjectStore> = Arc::new(counted);
+    let repeated = |policy| Arc::new(Retrying::new(env.clone(), counted.clone(), policy));
+    let store = repeated(RetryPolicy::default());
+    let probed = repeated(RetryPolicy { deadline: PROBE_RETRIES, ..RetryPolicy::default() });
+    Ok(Objects { store, probed, counters })
 }
 
 fn store_options(config: &StoreConfig) -> StoreOptions {

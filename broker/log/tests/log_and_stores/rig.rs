@@ -13,7 +13,7 @@ use floe_metadata::brokers::BrokerAddress;
 use floe_metadata::rows::{Extent, Place};
 use floe_metadata::topics::TopicCreation;
 use floe_metadata::{Backend, MetadataStore, ModelBackend};
-use floe_store::{MemoryStore, ObjectMeta, ObjectStore, PutOutcome};
+use floe_store::{MemoryStore, ObjectStore, PutOutcome, StoreLayer};
 use kfs::{
     BatchBuilder, BrokerId, ClusterId, NewRecord, PartitionIndex, TimestampType, TopicId,
     TopicPartition,
@@ -274,7 +274,11 @@ impl HookedStore {
 }
 
 #[async_trait]
-impl ObjectStore for HookedStore {
+impl StoreLayer for HookedStore {
+    fn inner(&self) -> &dyn ObjectStore {
+        &self.inner
+    }
+
     async fn put(&self, key: &str, parts: Vec<Bytes>) -> Result<PutOutcome> {
         let outcome = self.inner.put(key, parts).await?;
         let hook = self.after_put.lock().take();
@@ -291,30 +295,5 @@ impl ObjectStore for HookedStore {
             Env::current().sleep(takes).await;
         }
         self.inner.get_range(key, range).await
-    }
-
-    async fn get(&self, key: &str) -> Result<Option<Bytes>> {
-        self.inner.get(key).await
-    }
-
-    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>> {
-        self.inner.head(key).await
-    }
-
-    async fn list(
-        &self,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ObjectMeta>> {
-        self.inner.list(prefix, after, limit).await
-    }
-
-    async fn delete(&self, keys: &[String]) -> Result<()> {
-        self.inner.delete(keys).await
-    }
-
-    fn url(&self, key: &str) -> String {
-        self.inner.url(key)
     }
 }

@@ -1,5 +1,6 @@
 //! The bridge's settings.
 
+use crate::mapping::MappingLimits;
 use kfs::ClusterId;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,6 +27,8 @@ pub struct BridgeConfig {
     pub round_pause: Duration,
     /// How long the files of a removed table stay (`iceberg.delete_retention_ms`).
     pub delete_retention: Duration,
+    /// How far a table's columns may grow (`iceberg.json.*`).
+    pub mapping_limits: MappingLimits,
     /// What every table's answer tells the engine, such as `s3.endpoint` and `s3.region`. Never the
     /// broker's own keys.
     pub client_config: BTreeMap<String, String>,
@@ -44,6 +47,7 @@ impl BridgeConfig {
             lag_max: Duration::from_secs(60),
             round_pause: Duration::from_secs(1),
             delete_retention: Duration::from_secs(7 * 24 * 3600),
+            mapping_limits: MappingLimits::default(),
             client_config: BTreeMap::new(),
         }
     }

@@ -2,9 +2,10 @@
 //! partition, encoded, and put ahead of the commit where it does not fit into memory.
 
 use crate::commit::{Gap, Staged, StagedFile, put};
-use crate::encode::Encoder;
+use crate::encode::{DecodeCounts, Encoder, EncoderConfig};
 use crate::files::data_file;
 use crate::log_reader::{LogRead, LogReader, PartitionCut};
+use crate::mapping::Mapping;
 use crate::place::TablePlace;
 use crate::progress::Progress;
 use floe_env::{Env, Error, Result};
@@ -36,6 +37,8 @@ pub(crate) struct StagedRange {
     pub(crate) log_bytes: usize,
     /// Offsets that were passed.
     pub(crate) offsets: i64,
+    /// What became of the values.
+    pub(crate) counts: DecodeCounts,
 }
 
 /// Where staging begins.
@@ -51,6 +54,10 @@ pub(crate) struct Start {
     pub(crate) scanned: Progress,
     /// The table is not there yet.
     pub(crate) is_new: bool,
+    /// The table's own columns.
+    pub(crate) mapping: Mapping,
+    /// How values become rows.
+    pub(crate) encoder: EncoderConfig,
 }
 
 /// Reads the log and stages files. Cheap to clone.
@@ -69,7 +76,7 @@ impl Stager {
     /// Stages everything from `start` up to `cut`, or as much as one commit takes.
     pub(crate) async fn stage(&self, start: &Start, cut: &[PartitionCut]) -> Result<StagedRange> {
         let mut work = Work {
-            encoder: Some(Encoder::new()?),
+            encoder: Some(Encoder::new(&start.encoder, start.mapping.clone())?),
             files: Vec::new(),
             to: start.scanned.clone(),
             gaps: Vec::new(),
@@ -85,9 +92,13 @@ impl Stager {
             }
         }
         self.end_files(start, &mut work).await?;
+        let encoder = work.take_encoder()?;
+        let (counts, mapping) = (encoder.counts(), encoder.mapping().clone());
         let Work { files, to, gaps, log_bytes, offsets, .. } = work;
-        let staged = Staged { from: start.committed.clone(), to, files, gaps };
-        Ok(StagedRange { staged, reaches_cut, log_bytes, offsets })
+        let from_mapping = start.mapping.clone();
+        let staged =
+            Staged { from: start.committed.clone(), to, from_mapping, mapping, files, gaps };
+        Ok(StagedRange { staged, reaches_cut, log_bytes, offsets, counts })
     }
 
     /// False if the commit is full before the partition's end.

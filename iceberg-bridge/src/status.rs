@@ -1,5 +1,6 @@
 //! What the bridge says of each table.
 
+use crate::encode::DecodeCounts;
 use kfs::TopicId;
 
 /// How a table is doing.
@@ -48,6 +49,10 @@ pub struct TableStatus {
     pub last_error: Option<String>,
     /// Offsets that the table can never hold.
     pub gap_offsets: i64,
+    /// Leaf columns beside the ten.
+    pub columns: usize,
+    /// What became of the values committed since the broker started.
+    pub decoded: DecodeCounts,
 }
 
 /// The part of it that a worker keeps.
@@ -60,6 +65,7 @@ pub(crate) struct WorkerStatus {
     pub(crate) commits: u64,
     pub(crate) last_commit_ms: Option<i64>,
     pub(crate) last_error: Option<String>,
+    pub(crate) decoded: DecodeCounts,
 }
 
 impl WorkerStatus {

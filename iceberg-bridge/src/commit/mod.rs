@@ -12,6 +12,7 @@
 //! * Files of an attempt that certainly failed are deleted; those of an unknown one are left to the
 //!   orphan sweep.
 
+mod columns;
 mod garbage;
 mod manifest;
 mod merge;
@@ -22,11 +23,11 @@ mod tests;
 #[cfg(test)]
 pub(crate) mod tests_support;
 
+pub use columns::MAPPING_PROPERTY;
 pub use snapshot::Ownership;
-pub use table::{
-    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, MAPPING_PROPERTY, TAG, TOPIC_PROPERTY,
-};
+pub use table::{CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, TAG, TOPIC_PROPERTY};
 
+use crate::mapping::Mapping;
 use crate::names;
 use crate::place::TablePlace;
 use crate::pointer::{TablePointer, TablePointers};
@@ -87,6 +88,10 @@ pub struct Staged {
     pub from: Progress,
     /// The map that it will have.
     pub to: Progress,
+    /// The columns that the table must have beside the ten.
+    pub from_mapping: Mapping,
+    /// Those that it will have: the same, or more.
+    pub mapping: Mapping,
     /// Everything between the two.
     pub files: Vec<StagedFile>,
     /// Less this.
@@ -196,7 +201,8 @@ impl Committer {
     pub async fn append(&self, base: Arc<LoadedTable>, mut staged: Staged) -> Result<CommitEnd> {
         let mut base = base;
         for _ in 0..ATTEMPTS_MAX {
-            if base.stopped.is_some() || base.progress != staged.from {
+            let is_same = base.progress == staged.from && base.mapping == staged.from_mapping;
+            if base.stopped.is_some() || !is_same {
                 self.discard_data(&staged).await;
                 return Ok(CommitEnd::Overtaken);
             }
@@ -263,10 +269,11 @@ impl Committer {
             files: staged.files.iter().map(|file| &file.data_file).collect(),
             progress: &staged.to,
             gaps: &staged.gaps,
+            mapping: &staged.mapping,
         };
         let location = base.map(|base| base.pointer.metadata_location.clone());
         let next = next_version(
-            metadata.clone(),
+            metadata,
             location,
             snapshot,
             list_url.clone(),
@@ -287,7 +294,7 @@ impl Committer {
             expired: next.expired,
             old_metadata: old_metadata.collect(),
         };
-        self.prepare_manifests(place, base, &metadata, snapshot, staged, &mut prepared).await?;
+        self.prepare_manifests(place, base, snapshot, staged, &mut prepared).await?;
         let list = encode_list(&list_url, snapshot, &prepared.manifests).await?;
         prepared.puts.push((list_key, list));
         prepared.puts.push((metadata_key, prepared.metadata_json.clone()));
@@ -298,11 +305,12 @@ impl Committer {
         &self,
         place: &TablePlace,
         base: Option<&LoadedTable>,
-        metadata: &TableMetadata,
         snapshot: SnapshotPlace,
         staged: &Staged,
         prepared: &mut Prepared,
     ) -> Result<()> {
+        // Of the version that is being made: the files may have columns that are new.
+        let metadata = prepared.metadata.clone();
         let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
         for file in &staged.files {
             let (spec_id, file) = (partition_spec_id(&file.data_file), file.data_file.clone());
@@ -310,7 +318,7 @@ impl Committer {
         }
         for (spec_id, files) in by_spec {
             let key = place.manifest_key(&self.env);
-            let shape = merge::manifest_shape(metadata, spec_id)?;
+            let shape = merge::manifest_shape(&metadata, spec_id)?;
             let entries = Entries::Added(files);
             let url = place.url_of(&key)?;
             let (manifest, bytes) = encode_manifest(&url, snapshot, shape, entries).await?;
@@ -322,7 +330,7 @@ impl Committer {
             &self.env,
             &self.store,
             place,
-            metadata,
+            &metadata,
             snapshot,
             &base.manifests,
             prepared,
@@ -396,6 +404,7 @@ impl Committer {
             metadata_json: prepared.metadata_json,
             manifests: prepared.manifests,
             progress: staged.to,
+            mapping: staged.mapping,
             stopped: None,
         });
         garbage::collect_later(

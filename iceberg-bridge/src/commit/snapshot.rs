@@ -2,14 +2,15 @@
 //! and the expiry of old snapshots. Pure.
 
 use super::Gap;
+use super::columns::{MAPPING_PROPERTY, with_columns};
 use super::manifest::SnapshotPlace;
 use super::table::{
-    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, MAPPING_PROPERTY, TAG, TOPIC_PROPERTY,
-    summary_value,
+    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, TAG, TOPIC_PROPERTY, summary_value,
 };
 use crate::error::iceberg_error;
+use crate::mapping::{MAPPING_VERSION, Mapping};
 use crate::progress::{PROGRESS_KEY, Progress};
-use crate::schema::{MAPPING_VERSION, SPEC_DAY, day_spec, iceberg_schema};
+use crate::schema::{SPEC_DAY, day_spec, iceberg_schema};
 use floe_env::{Error, Result};
 use iceberg::spec::{
     DataFile, FormatVersion, Operation, PartitionSpec, Snapshot, SnapshotRef, SnapshotReference,
@@ -60,7 +61,7 @@ pub(super) fn empty_table(owner: &Ownership, location: &str) -> Result<TableMeta
         ("write.metadata.previous-versions-max", METADATA_FILES_KEPT.to_string()),
     ];
     let properties = properties.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    let schema = iceberg_schema()?;
+    let schema = iceberg_schema(&Mapping::new())?;
     let made = TableMetadataBuilder::new(
         schema.clone(),
         PartitionSpec::unpartition_spec(),
@@ -93,6 +94,7 @@ pub(super) struct Addition<'a> {
     pub(super) files: Vec<&'a DataFile>,
     pub(super) progress: &'a Progress,
     pub(super) gaps: &'a [Gap],
+    pub(super) mapping: &'a Mapping,
 }
 
 /// The version after `metadata`.
@@ -122,6 +124,8 @@ pub(super) fn next_version(
     };
     let expired = expired_snapshots(&metadata, timestamp_ms);
     let expired_ids: Vec<i64> = expired.iter().map(|snapshot| snapshot.snapshot_id()).collect();
+    let (builder, schema_id) =
+        with_columns(metadata, metadata_location, addition.mapping, &expired_ids)?;
     let added = Snapshot::builder()
         .with_snapshot_id(snapshot.id)
         .with_parent_snapshot_id(snapshot.parent)
@@ -129,10 +133,9 @@ pub(super) fn next_version(
         .with_timestamp_ms(timestamp_ms)
         .with_manifest_list(list_url)
         .with_summary(summary)
-        .with_schema_id(metadata.current_schema_id())
+        .with_schema_id(schema_id)
         .build();
     let tag = SnapshotReference::new(snapshot.id, SnapshotRetention::Tag { max_ref_age_ms: None });
-    let builder = metadata.into_builder(metadata_location);
     let builder = builder.set_branch_snapshot(added, "main").map_err(failed)?;
     let builder = builder.set_ref(TAG, tag).map_err(failed)?;
     let built = builder.remove_snapshots(&expired_ids).build().map_err(failed)?;

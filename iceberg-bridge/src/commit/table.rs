@@ -1,7 +1,9 @@
 //! A table as it is now: pointer, metadata, manifests, progress, and whether it may be written at
 //! all.
 
+use super::columns::mapping_of;
 use super::manifest::parse_list;
+use crate::mapping::Mapping;
 use crate::place::TablePlace;
 use crate::pointer::TablePointer;
 use crate::progress::{PROGRESS_KEY, Progress};
@@ -19,8 +21,6 @@ pub const TAG: &str = "floe";
 pub const CLUSTER_PROPERTY: &str = "floe.cluster-id";
 /// Table property: the topic whose history the table is.
 pub const TOPIC_PROPERTY: &str = "floe.topic-id";
-/// Table property: the version of the mapping from records to columns.
-pub const MAPPING_PROPERTY: &str = "floe.mapping-version";
 /// Summary key: offsets that no table can ever hold, over the table's whole life.
 pub const GAP_OFFSETS_KEY: &str = "floe.gap-offsets";
 
@@ -39,6 +39,8 @@ pub struct LoadedTable {
     pub manifests: Vec<ManifestFile>,
     /// How far the table has got.
     pub progress: Progress,
+    /// The columns beside the ten.
+    pub mapping: Mapping,
     /// Why the table must not be written, if so.
     pub stopped: Option<String>,
 }
@@ -67,11 +69,12 @@ impl LoadedTable {
             }
         };
         let judged = judge(&metadata, cluster, topic);
-        let (progress, stopped) = match judged {
-            Ok(progress) => (progress, None),
-            Err(reason) => (Progress::start(topic), Some(reason)),
+        let judged = judged.and_then(|progress| Ok((progress, mapping_of(&metadata)?)));
+        let (progress, mapping, stopped) = match judged {
+            Ok((progress, mapping)) => (progress, mapping, None),
+            Err(reason) => (Progress::start(topic), Mapping::new(), Some(reason)),
         };
-        Ok(Self { pointer, place, metadata, metadata_json, manifests, progress, stopped })
+        Ok(Self { pointer, place, metadata, metadata_json, manifests, progress, mapping, stopped })
     }
 
     /// The current snapshot's entry in the summary that Floe writes for itself.

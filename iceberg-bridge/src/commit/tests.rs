@@ -2,7 +2,7 @@ use super::manifest::SnapshotPlace;
 use super::merge::SMALL_MANIFESTS_MAX;
 use super::snapshot::{Addition, Ownership, empty_table, next_version};
 use super::*;
-use crate::encode::Encoder;
+use crate::encode::{Encoder, EncoderConfig};
 use crate::files::data_file;
 use crate::tests::support::{Fault, World, numbered_batch};
 use floe_env::simulated::Node;
@@ -40,7 +40,7 @@ impl Rig {
         let place = committer.place(TOPIC, table);
         let mut batch = numbered_batch(from..until).to_vec();
         kfs::set_base_offset(&mut batch, from);
-        let mut encoder = Encoder::new().unwrap();
+        let mut encoder = Encoder::new(&EncoderConfig::default(), Mapping::new()).unwrap();
         encoder.append(0, &[Bytes::from(batch)], from, until).unwrap();
         let files = encoder.finish_files().unwrap().into_iter().map(|file| {
             let key = place.data_key(&self.env);
@@ -51,7 +51,15 @@ impl Rig {
             topic: TOPIC,
             next_offsets: if next == 0 { Vec::new() } else { vec![next] },
         };
-        Staged { from: map(from), to: map(until), files: files.collect(), gaps: Vec::new() }
+        let (from_mapping, mapping) = (Mapping::new(), encoder.mapping().clone());
+        Staged {
+            from: map(from),
+            to: map(until),
+            from_mapping,
+            mapping,
+            files: files.collect(),
+            gaps: Vec::new(),
+        }
     }
 
     async fn create(&self) -> Arc<LoadedTable> {
@@ -155,7 +163,8 @@ async fn another_topic_of_the_same_table_name_gets_a_suffix() {
     let owner = Ownership { topic: other, ..rig.owner() };
     let from = Progress::start(other);
     let to = Progress { topic: other, next_offsets: vec![1] };
-    let staged = Staged { from, to, files: Vec::new(), gaps: Vec::new() };
+    let (from_mapping, mapping) = (Mapping::new(), Mapping::new());
+    let staged = Staged { from, to, from_mapping, mapping, files: Vec::new(), gaps: Vec::new() };
     let table = committed(committer.create("kafka", "ORDERS", owner, staged).await);
     assert_eq!(table.pointer.name, "orders_00000071");
 }
@@ -312,7 +321,12 @@ fn versions(count: i64, step_ms: i64) -> Vec<TableMetadata> {
         let sequence_number = metadata.next_sequence_number();
         let place = SnapshotPlace { id: at + 1, parent, sequence_number };
         let progress = Progress { topic: TOPIC, next_offsets: vec![at] };
-        let addition = Addition { files: Vec::new(), progress: &progress, gaps: &[] };
+        let addition = Addition {
+            files: Vec::new(),
+            progress: &progress,
+            gaps: &[],
+            mapping: &Mapping::new(),
+        };
         let location = Some(format!("memory:///t/{at}"));
         let now_ms = 1_700_000_000_000 + at * step_ms;
         let url = format!("memory:///t/snap-{at}");

@@ -7,13 +7,18 @@ import sys
 import tempfile
 
 import latency
+import look
 import put_requests
+import remote
 import results
 import start
 import throughput
 from settings import Settings
 
-BENCHES = {"throughput": throughput.run, "latency": latency.run, "requests": put_requests.run, "start": start.run}
+BENCHES = {
+    "throughput": throughput.run, "latency": latency.run, "remote": remote.run, "requests": put_requests.run,
+    "look": look.run, "start": start.run,
+}
 
 
 def main(names):

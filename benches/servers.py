@@ -1,6 +1,7 @@
 """The brokers that are measured, Floe and Apache Kafka as its peer, and the S3 store that Floe may use."""
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
@@ -139,14 +140,14 @@ class Floe(Broker):
             return answer.read().decode()
 
     def look(self, topic):
-        """Loads the topic's table as an engine does, until it has every record."""
+        """Loads the topic's table as an engine does, until it has every record; returns how often it was loaded."""
         prefix = json.loads(self.get("/iceberg/v1/config"))["overrides"]["prefix"]
         deadline = time.monotonic() + TOOL_SECONDS
-        while True:
+        for loads in itertools.count(1):
             self.get(f"/iceberg/v1/{prefix}/namespaces/kafka/tables/{topic}")
             table, = (each for each in json.loads(self.get("/v1/tables")) if each["topic"] == topic)
             if table["lag_records"] == 0:
-                return
+                return loads
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the table is still behind: {table}")
 

@@ -1,19 +1,22 @@
 //! The log's cache: extents as readers get them, cut into blocks of whole batches whose base
 //! offsets are set. Offsets are set once, when an extent enters; a fetch then sends slices of
-//! blocks. Readers of one missing extent share one load. What is used least recently goes first, so
-//! that the same calls leave the same cache.
+//! blocks. Readers of one missing extent share one load. What is kept, and what goes first, is said
+//! in [`pools`].
 //!
 //! The capacity is of all blocks that are in memory: those that are cached, and those that went out
 //! of the cache while an answer still holds a slice of them. Readers that do not take their answers
 //! thus make the cache smaller, never the memory larger.
+
+mod pools;
 
 use bytes::{Bytes, BytesMut};
 use floe_env::{Env, HashMap, Lane, Result};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use pools::{Origin, Pools};
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -73,6 +76,13 @@ pub(crate) struct BlocksKey {
     pub(crate) position: u64,
 }
 
+/// A merged extent's blocks, and which of the merge's sources they come from.
+pub(crate) struct MergedBlocks {
+    pub(crate) key: BlocksKey,
+    pub(crate) blocks: Blocks,
+    pub(crate) sources: Range<usize>,
+}
+
 /// A load of one extent or of several: one result each.
 type Loads = Shared<BoxFuture<'static, Arc<Vec<Result<Blocks>>>>>;
 
@@ -99,21 +109,10 @@ pub(crate) struct BlockCache {
 }
 
 struct Inner {
-    memory: BlockMemory,
-    capacity_bytes: usize,
-    used_bytes: usize,
-    clock: u64,
-    entries: HashMap<BlocksKey, Cached>,
-    by_use: BTreeMap<u64, BlocksKey>,
+    pools: Pools,
     loads: HashMap<BlocksKey, Load>,
     hits: u64,
     misses: u64,
-}
-
-struct Cached {
-    blocks: Blocks,
-    bytes: usize,
-    used_at: u64,
 }
 
 /// What the cache has done so far, and what it holds.
@@ -132,17 +131,8 @@ pub struct CacheStats {
 impl BlockCache {
     pub(crate) fn new(env: Env, capacity_bytes: usize) -> Self {
         let memory = BlockMemory::default();
-        let inner = Inner {
-            memory: memory.clone(),
-            capacity_bytes,
-            used_bytes: 0,
-            clock: 0,
-            entries: HashMap::default(),
-            by_use: BTreeMap::new(),
-            loads: HashMap::default(),
-            hits: 0,
-            misses: 0,
-        };
+        let pools = Pools::new(memory.clone(), capacity_bytes);
+        let inner = Inner { pools, loads: HashMap::default(), hits: 0, misses: 0 };
         Self { env, memory, inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -151,14 +141,36 @@ impl BlockCache {
         &self.memory
     }
 
-    /// Puts an extent in, as the newest.
+    /// Puts an extent in that has just been written.
     pub(crate) fn insert(&self, key: BlocksKey, blocks: Blocks) {
-        self.inner.lock().insert(key, blocks);
+        self.inner.lock().pools.insert(key, blocks, Origin::Written);
+    }
+
+    /// Puts merged extents in the place of those that they are made of, as far as these are there:
+    /// the same memory under new names. A merged extent with a source that is not there is left
+    /// out, for it would bring in what nobody has asked for.
+    pub(crate) fn replace(&self, sources: &[BlocksKey], merged: Vec<MergedBlocks>) {
+        let mut inner = self.inner.lock();
+        let cached: Vec<bool> = sources.iter().map(|key| inner.pools.contains(key)).collect();
+        let of_written: Vec<bool> = sources.iter().map(|key| inner.pools.is_written(key)).collect();
+        sources.iter().for_each(|key| inner.pools.remove(key));
+        for MergedBlocks { key, blocks, sources } in merged {
+            if cached[sources.clone()].iter().all(|is_cached| *is_cached) {
+                let is_written = of_written[sources].contains(&true);
+                let origin = if is_written { Origin::Written } else { Origin::Read };
+                inner.pools.insert(key, blocks, origin);
+            }
+        }
+    }
+
+    /// Bytes that are read from the store and kept while what was written wants the rest.
+    pub(crate) fn read_bytes_max(&self) -> usize {
+        self.inner.lock().pools.read_bytes_max()
     }
 
     /// The extent's blocks if they are there, without taking this for a use of them.
     pub(crate) fn peek(&self, key: &BlocksKey) -> Option<Blocks> {
-        self.inner.lock().entries.get(key).map(|cached| cached.blocks.clone())
+        self.inner.lock().pools.peek(key)
     }
 
     /// The extent's blocks: from the cache, else by `load`, which runs once for all who wait and
@@ -173,9 +185,11 @@ impl BlockCache {
     {
         let load = {
             let mut inner = self.inner.lock();
-            if let Some(blocks) = inner.touch(&key) {
+            if let Some(blocks) = inner.pools.touch(&key) {
+                inner.hits += 1;
                 return Ok(blocks);
             }
+            inner.misses += 1;
             match inner.loads.get(&key) {
                 Some(running) => running.clone(),
                 None => {
@@ -193,7 +207,7 @@ impl BlockCache {
     /// True for an extent that is there or on its way.
     pub(crate) fn is_known(&self, key: &BlocksKey) -> bool {
         let inner = self.inner.lock();
-        inner.entries.contains_key(key) || inner.loads.contains_key(key)
+        inner.pools.contains(key) || inner.loads.contains_key(key)
     }
 
     /// Starts one load of several extents that somebody is about to wait for. `load` answers for
@@ -221,7 +235,7 @@ impl BlockCache {
             for (key, blocks) in loaded_keys.into_iter().zip(&loaded) {
                 inner.loads.remove(&key);
                 if let Ok(blocks) = blocks {
-                    inner.insert(key, blocks.clone());
+                    inner.pools.insert(key, blocks.clone(), Origin::Read);
                 }
             }
             loaded
@@ -247,44 +261,8 @@ impl BlockCache {
         CacheStats {
             hits: inner.hits,
             misses: inner.misses,
-            bytes: inner.used_bytes,
+            bytes: inner.pools.used_bytes(),
             memory_bytes: self.memory.bytes(),
-        }
-    }
-}
-
-impl Inner {
-    fn touch(&mut self, key: &BlocksKey) -> Option<Blocks> {
-        self.clock += 1;
-        let now = self.clock;
-        let Some(cached) = self.entries.get_mut(key) else {
-            self.misses += 1;
-            return None;
-        };
-        self.hits += 1;
-        self.by_use.remove(&cached.used_at);
-        self.by_use.insert(now, key.clone());
-        cached.used_at = now;
-        Some(cached.blocks.clone())
-    }
-
-    fn insert(&mut self, key: BlocksKey, blocks: Blocks) {
-        let bytes = blocks.iter().map(|block| block.bytes.len()).sum();
-        self.remove(&key);
-        self.clock += 1;
-        self.used_bytes += bytes;
-        self.by_use.insert(self.clock, key.clone());
-        self.entries.insert(key, Cached { blocks, bytes, used_at: self.clock });
-        while self.used_bytes.max(self.memory.bytes()) > self.capacity_bytes {
-            let Some((_, oldest)) = self.by_use.pop_first() else { break };
-            self.remove(&oldest);
-        }
-    }
-
-    fn remove(&mut self, key: &BlocksKey) {
-        if let Some(cached) = self.entries.remove(key) {
-            self.by_use.remove(&cached.used_at);
-            self.used_bytes -= cached.bytes;
         }
     }
 }

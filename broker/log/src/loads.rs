@@ -16,6 +16,9 @@ const READ_AHEAD_FACTOR: u64 = 2;
 /// Bytes of one partition that are loaded ahead at most: readers of many partitions must not push
 /// each other's extents out of the cache.
 const READ_AHEAD_BYTES_MAX: u64 = 4 << 20;
+/// One request loads so much of the cache's pool for readers ahead, as a divisor: what it loads must
+/// still be there when it is wanted.
+const READ_AHEAD_SHARE_DIVISOR: usize = 4;
 /// Extents of one partition that are loaded ahead at most.
 const READ_AHEAD_EXTENTS_MAX: usize = 32;
 /// One read of several extents is of so many bytes at most.
@@ -30,6 +33,7 @@ impl Reader {
     /// remembered and not cached. Waits for nothing.
     pub(crate) fn read_ahead(&self, wanted: impl IntoIterator<Item = FetchFrom>) {
         let mut missing = Vec::new();
+        let mut room_of_all = (self.cache.read_bytes_max() / READ_AHEAD_SHARE_DIVISOR) as u64;
         for from in wanted {
             let bytes = (from.bytes_max as u64).saturating_mul(READ_AHEAD_FACTOR);
             let mut room = bytes.min(READ_AHEAD_BYTES_MAX);
@@ -39,9 +43,14 @@ impl Reader {
                     Some(left) => left,
                     None => break,
                 };
-                if cache_key(&extent).is_some_and(|key| !self.cache.is_known(&key)) {
-                    missing.push(extent);
+                if cache_key(&extent).is_none_or(|key| self.cache.is_known(&key)) {
+                    continue;
                 }
+                room_of_all = match room_of_all.checked_sub(extent.bytes()) {
+                    Some(left) => left,
+                    None => break,
+                };
+                missing.push(extent);
             }
         }
         for run in side_by_side(missing) {

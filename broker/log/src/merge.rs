@@ -7,7 +7,7 @@
 //! at. What may be merged is decided by [`plan`](plan::plan). A merge reads its sources (from the
 //! cache where they are there), puts the object under a key of its own, and swaps the extents. The
 //! sources' objects are dead then, and [deleted later](crate::clean), so that readers that still
-//! hold the old extents are not disturbed. A crash at any point leaves an object that nobody names,
+//! hold the old extents are not disturbed. What was cached stays cached under its new names. A crash at any point leaves an object that nobody names,
 //! which goes with its broker's registration.
 //!
 //! What is merged is packed no longer in its segment's row. So that the others do not pile up
@@ -28,6 +28,7 @@ pub use plan::{
 
 use crate::blocks::Blocks;
 use crate::keys::merged_key;
+use crate::loads::cache_key;
 use crate::log::Log;
 use floe_env::{Background, Env, Error, ErrorKind, Result, Shutdown};
 use floe_metadata::MetadataStore;
@@ -248,20 +249,22 @@ impl Inner {
         let config = self.log.config();
         let base_offset = sources.first().map_or(0, |source| source.base_offset);
         let key = merged_key(named.partition, base_offset, self.log.next_merge_id());
+        let reader = self.log.reader();
+        let keys: Vec<_> = sources.iter().filter_map(cache_key).collect();
         let merge = Merge {
             cluster: config.cluster,
             partition: named.partition,
             topic_name: named.topic_name.clone(),
             key: key.clone(),
+            cached: keys.iter().map(|key| reader.cache.peek(key).is_some()).collect(),
             sources: sources.to_vec(),
             extent_bytes_max: self.rules.extent_bytes_max,
         };
-        let reader = self.log.reader();
         let reads: Vec<_> = sources.iter().map(|source| reader.blocks_once(source)).collect();
         let blocks: Vec<Blocks> = stream::iter(reads).buffered(READS_MAX).try_collect().await?;
         let (built, merge) =
             self.env.blocking(move || (object::build(&merge, blocks), merge)).await;
-        let MergedObject { parts, size, extents } = built?;
+        let MergedObject { parts, size, extents, blocks } = built?;
         let object = format!("{}/{key}", reader.root);
         match reader.store.put(&object, parts.clone()).await? {
             PutOutcome::Created => {}
@@ -279,6 +282,7 @@ impl Inner {
             object_size: size,
         };
         if self.swap(&object, &replacement).await? {
+            reader.cache.replace(&keys, blocks);
             round.merges += 1;
             round.sources += replacement.sources.len();
             round.bytes += replacement.sources.iter().map(Extent::bytes).sum::<u64>();

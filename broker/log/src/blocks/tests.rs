@@ -89,3 +89,55 @@ async fn what_answers_hold_makes_the_cache_smaller() {
     cache.insert(key(4), counted(10));
     assert_eq!(cache.stats().bytes, 30);
 }
+
+/// A reader of old records goes through more than the cache holds, and what was just written stays.
+#[tokio::test]
+async fn a_backfill_leaves_what_was_written() {
+    let cache = BlockCache::new(Env::current(), 40);
+    for position in 0..2 {
+        cache.insert(key(position), blocks(10));
+    }
+    for position in 100..110 {
+        cache.get(key(position), || async { Ok(blocks(10)) }).await.unwrap();
+    }
+    assert_eq!(cache.stats().bytes, 40);
+    let is_here = |position| cache.peek(&key(position)).is_some();
+    assert!(is_here(0) && is_here(1), "what was written");
+    assert!(is_here(108) && is_here(109) && !is_here(107), "what was read last");
+    // Readers' share is theirs: writing goes on in the other half.
+    for position in 2..4 {
+        cache.insert(key(position), blocks(10));
+    }
+    assert!(cache.peek(&key(1)).is_none() && cache.peek(&key(108)).is_some());
+}
+
+#[tokio::test]
+async fn a_backfill_may_use_what_is_free() {
+    let cache = BlockCache::new(Env::current(), 40);
+    for position in 0..4 {
+        cache.get(key(position), || async { Ok(blocks(10)) }).await.unwrap();
+    }
+    assert_eq!(cache.stats().bytes, 40);
+    cache.insert(key(100), blocks(10));
+    assert!(cache.peek(&key(0)).is_none() && cache.peek(&key(100)).is_some());
+}
+
+#[tokio::test]
+async fn a_merge_renames_what_is_cached_and_brings_in_nothing() {
+    let cache = BlockCache::new(Env::current(), 100);
+    for position in 0..3 {
+        cache.insert(key(position), blocks(10));
+    }
+    let merged = |position, sources: Range<usize>| MergedBlocks {
+        key: key(position),
+        blocks: blocks(10 * sources.len()),
+        sources,
+    };
+    // The fourth source was read from the store and is not cached.
+    let sources = [key(0), key(1), key(2), key(3)];
+    cache.replace(&sources, vec![merged(100, 0..2), merged(120, 2..4)]);
+    assert_eq!(cache.peek(&key(100)).unwrap()[0].bytes.len(), 20);
+    assert!(cache.peek(&key(120)).is_none());
+    assert!(sources.iter().all(|source| cache.peek(source).is_none()));
+    assert_eq!(cache.stats().bytes, 20);
+}

@@ -17,7 +17,7 @@ pub const MERGE_PAUSE: Duration = Duration::from_secs(10);
 /// Bytes of a merged object's batches at most.
 pub const OBJECT_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of one extent of a merged object at most, or one batch: what a reader loads at once.
-pub const EXTENT_BYTES_MAX: u64 = 4 << 20;
+pub const EXTENT_BYTES_MAX: u64 = 1 << 20;
 /// Adjacent pieces that are worth a merge.
 pub const PIECES_MIN: usize = 8;
 /// Adjacent pieces that are worth a merge once no more is expected to come soon.

@@ -69,6 +69,7 @@ async fn what_clients_see_is_the_same_before_and_after() {
         assert_eq!(&seen(&rig.broker.log, *partition, 0).await, before);
     }
     assert!(rig.extents(partitions[0]).await.len() > 1, "readers load a part of the object");
+    assert_eq!(rig.store.reads(), 0, "what was cached stays cached under its new names");
     // A reader that has nothing in memory sees the same.
     rig.broker = rig.start(2).await;
     for (partition, before) in partitions.iter().zip(&before) {

@@ -12,12 +12,16 @@ use floe_env::{Env, Error, Result};
 use floe_store::ObjectStore;
 use kfs::{PartitionIndex, TopicId, TopicPartition};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// Bytes of log that one read asks for.
 const READ_BYTES: usize = 4 << 20;
 /// Bytes of keys, values and headers that may wait in memory; beyond, the open files are ended and
-/// put.
-const STAGE_BYTES_MAX: usize = 64 << 20;
+/// put. Encoded they are mostly smaller, so that staging holds about twice as much at its most:
+/// open files, and those that are being put.
+const STAGE_BYTES_MAX: usize = 32 << 20;
+/// Stagings at the same time, over all tables: with the above, all the memory that they have.
+const STAGINGS_MAX: usize = 3;
 /// Bytes of log that one commit takes at most. A cut that is further away is reached in several
 /// commits.
 const COMMIT_BYTES_MAX: usize = 512 << 20;
@@ -66,15 +70,18 @@ pub(crate) struct Stager {
     env: Env,
     store: Arc<dyn ObjectStore>,
     log: Arc<dyn LogReader>,
+    stagings: Arc<Semaphore>,
 }
 
 impl Stager {
     pub(crate) fn new(env: Env, store: Arc<dyn ObjectStore>, log: Arc<dyn LogReader>) -> Self {
-        Self { env, store, log }
+        Self { env, store, log, stagings: Arc::new(Semaphore::new(STAGINGS_MAX)) }
     }
 
     /// Stages everything from `start` up to `cut`, or as much as one commit takes.
     pub(crate) async fn stage(&self, start: &Start, cut: &[PartitionCut]) -> Result<StagedRange> {
+        // Held until the rows are files; these are small, or on the store.
+        let _staging = self.stagings.acquire().await.expect("the budget is never closed");
         let mut work = Work {
             encoder: Some(Encoder::new(&start.encoder, start.mapping.clone())?),
             files: Vec::new(),

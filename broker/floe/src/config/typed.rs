@@ -3,6 +3,7 @@
 use super::check::check;
 use super::{Address, MetadataLocation, Resolved, Secret, StoreLocation, Value};
 use floe_env::{Error, Result};
+use floe_iceberg_bridge::MappingLimits;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -175,6 +176,8 @@ pub struct IcebergConfig {
     pub commit_interval: Duration,
     /// How long the files of a deleted topic's table stay.
     pub delete_retention: Duration,
+    /// How far the columns that JSON makes may grow.
+    pub mapping_limits: MappingLimits,
 }
 
 impl Config {
@@ -357,6 +360,12 @@ impl<'a> Reader<'a> {
             look_timeout: self.milliseconds("iceberg.look_timeout_ms"),
             commit_interval: self.milliseconds("iceberg.commit_interval_ms"),
             delete_retention: self.milliseconds("iceberg.delete_retention_ms"),
+            mapping_limits: MappingLimits {
+                leaf_columns: self.number("iceberg.json.columns.max"),
+                object_keys: self.number("iceberg.json.object.keys.max"),
+                depth: self.number("iceberg.json.depth.max"),
+                key_bytes: self.number("iceberg.json.key.bytes.max"),
+            },
         }
     }
 }

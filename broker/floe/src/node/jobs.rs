@@ -67,6 +67,7 @@ fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>) -> Bridge {
         look_timeout: settings.look_timeout,
         lag_max: settings.commit_interval,
         delete_retention: settings.delete_retention,
+        mapping_limits: settings.mapping_limits,
         ..BridgeConfig::new(broker.identity.cluster)
     };
     let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };

@@ -62,7 +62,8 @@ def check(rows):
 
 def test_duckdb_reads_columns(floe, table):
     with duckdb_on(floe) as lake:
-        answer = lake.sql(f"SELECT * FROM lake.kafka.{table}")
+        # Its Python package wants another one for times with a zone.
+        answer = lake.sql(f"SELECT * EXCLUDE (_kafka_timestamp) FROM lake.kafka.{table}")
         check([dict(zip(answer.columns, row, strict=True)) for row in answer.fetchall()])
         total = lake.sql(f"SELECT sum(coalesce(n__double, n)) FROM lake.kafka.{table}").fetchone()[0]
         assert math.isclose(total, 4.5)
@@ -71,7 +72,11 @@ def test_duckdb_reads_columns(floe, table):
 
 def test_pyiceberg_and_polars_read_columns(floe, table):
     loaded = catalog_of(floe).load_table(("kafka", table))
-    check(loaded.scan().to_arrow().to_pylist())
+    rows = loaded.scan().to_arrow().to_pylist()
+    for row in rows:
+        # PyIceberg 0.12 shows a list of structs that is null as an empty one; none here is empty.
+        row["objects"] = row["objects"] or None
+    check(rows)
     check(polars.scan_iceberg(loaded).collect().to_dicts())
     assert loaded.scan(row_filter="n == 2").to_arrow().num_rows == 1
     assert loaded.scan(row_filter="text >= '2021'").to_arrow().num_rows == 0

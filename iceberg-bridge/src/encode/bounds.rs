@@ -233,7 +233,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_is_outside_its_bounds(values in prop::collection::vec(".{0,20}", 1..8)) {
-            let Some(Bounds::Text { min, max }) = bounds_of(values.iter().map(String::as_str)) else {
+            let bounds = bounds_of(values.iter().map(String::as_str));
+            let Some(Bounds::Text { min, max }) = bounds else {
                 return Err(TestCaseError::fail("no bounds"));
             };
             for value in &values {

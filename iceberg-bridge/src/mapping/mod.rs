@@ -1,9 +1,9 @@
 //! The mapping from JSON paths to columns: which columns a table has beside the ten, and which
 //! value goes where. Pure; its rules are in `MAPPING.md`.
 //!
-//! [`Mapping`] is the state, and part of the table (`pack`). [`Mapping::fold`] adds the columns that
-//! one record needs (`fold`); `settle` decides where the record's values go. Columns are only ever
-//! added, so a node's index is the same in every later state.
+//! [`Mapping`] is the state, and part of the table (`pack`). Its `fold` adds the columns that one
+//! record needs; `settle` decides where the record's values go. Columns are only ever added, so a
+//! node's index is the same in every later state.
 
 mod fold;
 mod limits;

@@ -1,18 +1,22 @@
 """kill -9 under load, again and again, and afterwards: is all that was acknowledged there, in the log and in the table?
 
 Producers are processes of their own (kill_load.py), idempotent and not; two of them share a partition. Somebody keeps looking at
-the table, so that kills also hit its commits. Nothing is judged by time: the check reads everything when the load has ended.
+the table, and two of three kills are aimed at the commit that a look makes; data files that no snapshot names tell how often one was
+hit. Nothing is judged by time: the check reads everything when the load has ended.
 """
 import collections
-import contextlib
+import dataclasses
 import http.client
 import json
 import pathlib
 import random
+import statistics
 import subprocess
 import sys
 import threading
 import time
+
+import pyarrow.fs
 
 from kit import Floe, create_topic, duckdb_on, read_all
 
@@ -23,6 +27,9 @@ PARTITIONS = 3
 UP_SECONDS_MIN, UP_SECONDS_MAX = 0.05, 2.5
 DOWN_SECONDS_MAX = 0.3
 LOOK_PAUSE_SECONDS = 0.1
+# A table is committed once a second at most: a look that comes later than this after the last commits at once.
+COMMIT_PAUSE_SECONDS = 1.1
+COMMIT_SECONDS_MAX = 1.0
 END_SECONDS = 150
 
 
@@ -59,43 +66,95 @@ class Load:
             process.wait()
 
 
-@contextlib.contextmanager
-def somebody_looks(floe, topic):
-    """Loads the table over and over, which commits it. While the broker is away a look fails, as it may."""
-    ending = threading.Event()
-    _, config = floe.get("/iceberg/v1/config")
-    path = f"/iceberg/v1/{json.loads(config)['overrides']['prefix']}/namespaces/kafka/tables/{topic}"
-
-    def look():
-        while not ending.is_set():
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                floe.get(path)
-            ending.wait(LOOK_PAUSE_SECONDS)
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join()
-    # A look that is killed again and again need not have come to its end; now that nobody kills, one must.
-    deadline = time.monotonic() + END_SECONDS
-    while floe.get(path)[0] != 200:
-        assert time.monotonic() < deadline, f"the table cannot be loaded: {floe.get(path)}"
+def path_of(url):
+    """What a pyarrow file system calls a file that has a URL in a table."""
+    return url.partition("://")[2]
 
 
-def kill_again_and_again(floe, load, rounds, chance):
-    """Kills and restarts a broker at random moments; returns the seconds from each new start until it was ready."""
+class Looks:
+    """Somebody who loads the table over and over, which commits it.
+
+    A look that its broker does not survive gets no answer. A broker that answers has both its stores, so every answer must be
+    the table, or, at first, that there is none yet.
+    """
+
+    def __init__(self, floe, topic, objects):
+        self.floe, self.objects, self.folder = floe, objects, None
+        _, config = floe.get("/iceberg/v1/config")
+        self.path = f"/iceberg/v1/{json.loads(config)['overrides']['prefix']}/namespaces/kafka/tables/{topic}"
+        self.answers, self.refusals = 0, []
+        self.is_up, self.is_over = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self.look_on, daemon=True)
+
+    def __enter__(self):
+        self.is_up.set()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_up.set()
+        self.is_over.set()
+        self.thread.join()
+
+    def look_on(self):
+        while not self.is_over.is_set():
+            self.is_up.wait()
+            self.look()
+            self.is_over.wait(LOOK_PAUSE_SECONDS)
+
+    def look(self):
+        try:
+            status, text = self.floe.get(self.path)
+        except (OSError, http.client.HTTPException):
+            return
+        self.answers += 1
+        if status == 200:
+            self.folder = path_of(json.loads(text)["metadata"]["location"]) + "/data"
+        if status not in (200, 404):
+            self.refusals.append(f"{status} {text}")
+
+    def files(self):
+        """The table's data files, those of an attempt to commit too; none before there is a table."""
+        if self.folder is None:
+            return set()
+        return {info.path for info in self.objects.get_file_info(pyarrow.fs.FileSelector(self.folder, allow_not_found=True))}
+
+    def check(self):
+        assert self.answers, "no look was answered"
+        assert not self.refusals, f"{len(self.refusals)} of {self.answers} looks were refused; the first: {self.refusals[0]}"
+
+
+def wait_for_a_commit(looks):
+    """Returns while a look commits, as soon as a file of that is seen; or after a while, where none is to be seen."""
+    known, deadline = looks.files(), time.monotonic() + COMMIT_SECONDS_MAX
+    looks.is_up.set()
+    while looks.files() <= known and time.monotonic() < deadline:
+        pass
+
+
+def kill_again_and_again(floe, looks, rounds, chance):
+    """Kills and restarts a broker under load; returns the seconds from each new start until it was ready.
+
+    The first of three kills comes at a random moment. The others are aimed: nobody looks until the load flows again, and they
+    come while the first look commits.
+    """
     starts = []
-    load.wait_until_all_have_begun()
-    for _ in range(rounds):
-        time.sleep(chance.uniform(UP_SECONDS_MIN, UP_SECONDS_MAX))
-        floe.kill9()
-        time.sleep(chance.uniform(0, DOWN_SECONDS_MAX))
-        began = time.monotonic()
-        floe.start()
-        starts.append(time.monotonic() - began)
+    with looks:
+        for number in range(rounds):
+            is_aimed = number % 3 != 0
+            if is_aimed:
+                time.sleep(COMMIT_PAUSE_SECONDS)
+                wait_for_a_commit(looks)
+            else:
+                looks.is_up.set()
+                time.sleep(chance.uniform(UP_SECONDS_MIN, UP_SECONDS_MAX))
+            looks.is_up.clear()
+            floe.kill9()
+            time.sleep(chance.uniform(0, DOWN_SECONDS_MAX))
+            began = time.monotonic()
+            floe.start()
+            starts.append(time.monotonic() - began)
+        looks.is_up.set()
     return starts
 
 
@@ -119,13 +178,10 @@ def check_log(records, acknowledged):
         assert [record.offset() for record in found] == list(range(len(found))), f"partition {partition} has gaps"
 
 
-def check_table(floe, topic, records, secret_for=None):
+def check_table(lake, topic, records):
     """The table has a row for each offset of the log, once, with the same value."""
-    with duckdb_on(floe) as lake:
-        if secret_for:
-            secret_for(lake)
-        rows = lake.sql(f"""SELECT _kafka_partition, _kafka_offset, _kafka_value FROM lake.kafka.{topic}
-            ORDER BY _kafka_partition, _kafka_offset""").fetchall()
+    rows = lake.sql(f"""SELECT _kafka_partition, _kafka_offset, _kafka_value FROM lake.kafka.{topic}
+        ORDER BY _kafka_partition, _kafka_offset""").fetchall()
     log = [(partition, record.offset(), record.value())
            for partition, found in sorted(records.items()) for record in found]
     assert len(rows) == len(log), f"the table has {len(rows)} rows, the log {len(log)} records"
@@ -133,26 +189,54 @@ def check_table(floe, topic, records, secret_for=None):
     assert not different, f"{len(different)} rows differ; the first, with its record: {different[0]}"
 
 
+def commits_hit(lake, topic, there):
+    """How many of the data files that are there no snapshot names: their brokers were killed while they committed them."""
+    named = {path_of(url) for url, in lake.sql(f"SELECT file_path FROM iceberg_metadata(lake.kafka.{topic})").fetchall()}
+    assert named <= there, f"snapshots name files that are not there: {sorted(named - there)[:3]}"
+    return len(there - named)
+
+
+@dataclasses.dataclass
+class Report:
+    """kills; records in the log; answered looks; commits hit; starts: seconds until each new broker was ready."""
+
+    kills: int
+    records: int
+    looks: int
+    hits: int
+    starts: list
+
+    def __str__(self):
+        return (f"{self.kills} kills, {self.hits} of them in a table commit; {self.records} records, {self.looks} looks answered;"
+                f" ready again after {statistics.median(self.starts):.2f} s (median), {max(self.starts):.2f} s (most)")
+
+
 def run(folder, topic, rounds, seed, store=None):
-    """All of it on a broker of its own; store: an S3 of kit, else a directory. Returns (records, seconds of the restarts)."""
+    """All of it on a broker of its own; store: an S3 of kit, else a directory. Returns a Report."""
     floe = Floe(folder, store.settings if store else {}, store.environment if store else {})
     floe.start()
     try:
         create_topic(floe, topic, PARTITIONS)
-        load = Load(floe, topic, folder)
+        objects = store.file_system() if store else pyarrow.fs.LocalFileSystem()
+        looks, load = Looks(floe, topic, objects), Load(floe, topic, folder)
         try:
-            with somebody_looks(floe, topic):
-                starts = kill_again_and_again(floe, load, rounds, random.Random(seed))
-                acknowledged = load.finish()
+            load.wait_until_all_have_begun()
+            starts = kill_again_and_again(floe, looks, rounds, random.Random(seed))
+            acknowledged = load.finish()
         finally:
             load.kill()
+        looks.check()
         records = read_all(floe, topic)
         check_log(records, acknowledged)
-        check_table(floe, topic, records, store.secret_for if store else None)
+        with duckdb_on(floe) as lake:
+            if store:
+                store.secret_for(lake)
+            check_table(lake, topic, records)
+            hits = commits_hit(lake, topic, looks.files())
     except BaseException:
         sys.stderr.write(f"kill -9: seed {seed}\n{floe.log_tail()}")
         if floe.process is not None:
             floe.kill9()
         raise
     floe.stop()
-    return sum(map(len, records.values())), starts
+    return Report(rounds, sum(map(len, records.values())), looks.answers, hits, starts)

@@ -16,6 +16,7 @@ import uuid
 
 import confluent_kafka
 import duckdb
+import pyarrow.fs
 from confluent_kafka.admin import AdminClient, NewTopic
 
 START_SECONDS = 30
@@ -214,6 +215,11 @@ class S3:
         address = self.endpoint.partition("://")[2]
         session.execute(f"""CREATE SECRET (TYPE s3, KEY_ID '{self.key}', SECRET '{self.secret}', REGION '{self.region}',
             ENDPOINT '{address}', URL_STYLE 'path', USE_SSL false)""")
+
+    def file_system(self):
+        """The store as a file system of pyarrow."""
+        return pyarrow.fs.S3FileSystem(access_key=self.key, secret_key=self.secret, region=self.region,
+                                       endpoint_override=self.endpoint)
 
 
 def duckdb_on(floe):

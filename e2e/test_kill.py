@@ -12,8 +12,8 @@ ROUNDS = 2
 @pytest.mark.parametrize("store", ["directory", "S3"])
 def test_acknowledged_records_survive_kill_9(store, tmp_path, topic):
     seed = random.randrange(2**32)
-    records, starts = kill_rounds.run(tmp_path, topic, ROUNDS, seed, S3() if store == "S3" else None)
-    assert records > 0 and len(starts) == ROUNDS
+    report = kill_rounds.run(tmp_path, topic, ROUNDS, seed, S3() if store == "S3" else None)
+    assert report.records > 0 and len(report.starts) == ROUNDS
 
 
 class Record:

@@ -67,7 +67,7 @@ impl Bridge {
         metadata: MetadataStore,
         log: Arc<dyn LogReader>,
     ) -> Self {
-        let pointers = Arc::new(FactPointers::new(metadata.backend().clone()));
+        let pointers = Arc::new(FactPointers::new(metadata.clone()));
         Self::with_pointers((env, config), store, pointers, metadata, log)
     }
 
@@ -242,7 +242,7 @@ impl Bridge {
 
     pub(crate) fn is_enabled(&self, topic: &Topic) -> bool {
         match topic.configs.get(ENABLE_CONFIG).map(String::as_str) {
-            None => self.config().enabled_by_default,
+            None => !self.config().exclude_topics.matches(&topic.name),
             Some(value) => value.eq_ignore_ascii_case("true"),
         }
     }

@@ -1,6 +1,7 @@
 //! The bridge's settings.
 
 use crate::mapping::MappingLimits;
+use crate::topic_patterns::TopicPatterns;
 use kfs::ClusterId;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +13,9 @@ pub struct BridgeConfig {
     pub cluster: ClusterId,
     /// Namespace of all tables.
     pub namespace: String,
-    /// Topics without a setting of their own have a table.
-    pub enabled_by_default: bool,
+    /// Topics that have no table unless their own setting says so; all others have one unless it
+    /// says otherwise.
+    pub exclude_topics: TopicPatterns,
     /// How long a look waits for its commit (`iceberg.look.timeout`).
     pub look_timeout: Duration,
     /// A look that was not reached in time is refused with 503 rather than answered with the newest
@@ -40,7 +42,7 @@ impl BridgeConfig {
         Self {
             cluster,
             namespace: "kafka".to_owned(),
-            enabled_by_default: true,
+            exclude_topics: TopicPatterns::default(),
             look_timeout: Duration::from_secs(5),
             refuse_late_looks: false,
             file_bytes_min: 64 << 20,

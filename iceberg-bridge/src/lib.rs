@@ -29,6 +29,7 @@ mod staging;
 pub mod status;
 #[cfg(test)]
 mod tests;
+pub mod topic_patterns;
 mod turns;
 mod worker;
 
@@ -39,3 +40,4 @@ pub use log_reader::{LogRead, LogReader, PartitionCut};
 pub use look::{Behind, LookAnswer};
 pub use mapping::{LimitsReached, MappingLimits};
 pub use status::{TableState, TableStatus};
+pub use topic_patterns::TopicPatterns;

@@ -9,12 +9,11 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::{Error, Result};
-use floe_metadata::Backend;
+use floe_metadata::MetadataStore;
 use floe_metadata::facts::{Change, ChangeOutcome, Check, Expect, FactKey, FactRange, Write};
 use floe_metadata::topics::topic_key;
 use kfs::TopicId;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use uuid::Uuid;
 
 /// Times that a topic may change while its table is made.
@@ -138,16 +137,16 @@ pub trait TablePointers: Send + Sync + 'static {
 }
 
 /// Pointers as facts of the metadata store.
-pub struct FactPointers(Arc<dyn Backend>);
+pub struct FactPointers(MetadataStore);
 
 impl FactPointers {
     /// Over a metadata store.
-    pub fn new(backend: Arc<dyn Backend>) -> Self {
-        Self(backend)
+    pub fn new(metadata: MetadataStore) -> Self {
+        Self(metadata)
     }
 
     async fn get(&self, key: FactKey) -> Result<Option<Bytes>> {
-        Ok(self.0.get(&[key]).await?.pop().flatten())
+        Ok(self.0.backend().get(&[key]).await?.pop().flatten())
     }
 }
 
@@ -236,7 +235,7 @@ impl TablePointers for FactPointers {
         if from >= folder.until {
             return Ok(Vec::new());
         }
-        let facts = self.0.scan(&FactRange { from, until: folder.until }, limit).await?;
+        let facts = self.0.backend().scan(&FactRange { from, until: folder.until }, limit).await?;
         facts.iter().map(|(key, bytes)| TablePointer::decode(key, bytes)).collect()
     }
 
@@ -282,7 +281,7 @@ impl TablePointers for FactPointers {
     }
 
     async fn removed(&self, limit: usize) -> Result<Vec<RemovedTable>> {
-        let facts = self.0.scan(&FactKey::new(&[REMOVED_TABLES]).folder(), limit).await?;
+        let facts = self.0.backend().scan(&FactKey::new(&[REMOVED_TABLES]).folder(), limit).await?;
         facts.iter().map(|(key, value)| removed_of(key, value)).collect()
     }
 

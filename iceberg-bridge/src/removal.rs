@@ -75,12 +75,12 @@ impl Bridge {
         Ok(())
     }
 
-    /// Deletes the files of tables that were removed long enough ago.
+    /// Deletes the files of tables that were removed long enough ago, unless deletion is stopped.
     pub(crate) async fn delete_files(&self) -> Result<()> {
         let retention = i64::try_from(self.config().delete_retention.as_millis());
         let retention_ms = retention.unwrap_or(i64::MAX);
         let removed = self.pointers().removed(TABLES_PER_PAGE).await?;
-        if removed.is_empty() {
+        if removed.is_empty() || self.metadata().deletion_stop().await?.is_some() {
             return Ok(());
         }
         let until_ms = self.metadata().backend().now_ms().await?.saturating_sub(retention_ms);

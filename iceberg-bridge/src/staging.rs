@@ -8,10 +8,11 @@ use crate::log_reader::{LogRead, LogReader, PartitionCut};
 use crate::mapping::Mapping;
 use crate::place::TablePlace;
 use crate::progress::Progress;
-use floe_env::{Env, Error, Result};
+use floe_env::{Env, Error, Instant, Result};
 use floe_store::ObjectStore;
 use kfs::{PartitionIndex, TopicId, TopicPartition};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Bytes of log that one read asks for.
@@ -25,6 +26,9 @@ const STAGINGS_MAX: usize = 3;
 /// Bytes of log that one commit takes at most. A cut that is further away is reached in several
 /// commits.
 const COMMIT_BYTES_MAX: usize = 512 << 20;
+/// A table's first commit takes no more than what was read in this time: until it is made, a look
+/// has nothing to show, and a broker that is killed begins again from nothing.
+const FIRST_STAGING: Duration = Duration::from_secs(2);
 
 /// The first gap of a table whose topic had lost records before the table was made.
 const WHY_BEFORE_TABLE: &str = "removed from the log before the table was made";
@@ -89,6 +93,7 @@ impl Stager {
             gaps: Vec::new(),
             log_bytes: 0,
             offsets: 0,
+            ends_at: start.is_new.then(|| self.env.monotonic() + FIRST_STAGING),
         };
         let mut reaches_cut = true;
         for (partition, ends) in cut.iter().enumerate() {
@@ -122,7 +127,7 @@ impl Stager {
         let until = ends.last_stable_offset;
         let mut from = work.to.next_offset(partition);
         while from < until {
-            if work.log_bytes >= COMMIT_BYTES_MAX {
+            if work.is_enough(self.env.monotonic()) {
                 return Ok(false);
             }
             let read = self.log.read(place, from, until, READ_BYTES).await?;
@@ -196,9 +201,17 @@ struct Work {
     gaps: Vec<Gap>,
     log_bytes: usize,
     offsets: i64,
+    /// When a table's first commit must go.
+    ends_at: Option<Instant>,
 }
 
 impl Work {
+    /// The rest of the cut is for the next commit.
+    fn is_enough(&self, now: Instant) -> bool {
+        let is_late = self.ends_at.is_some_and(|at| now >= at);
+        self.log_bytes >= COMMIT_BYTES_MAX || (is_late && self.log_bytes > 0)
+    }
+
     fn take_encoder(&mut self) -> Result<Encoder> {
         self.encoder.take().ok_or_else(|| Error::bug("the encoder went away with its thread"))
     }

@@ -22,7 +22,7 @@ const SECTIONS: [i32; 4] = [1, 10, 1_000, 10_000];
 /// Extents that each partition has before it is measured.
 const HISTORY_EXTENTS: u64 = 20;
 /// Commits measured; the median is printed.
-const MEASURED: u64 = 15;
+const MEASURED: u64 = 40;
 const LEASE_MS: i64 = 60_000;
 /// Of the reads that are measured: fresh segments, and sections in each.
 const FRESH_SEGMENTS: u64 = 1_000;

@@ -9,6 +9,9 @@
 //! * Transactions may run concurrently; their outcome is that of some serial order, and that order
 //!   is consistent with real time. Locks are taken in the order: facts by key, partitions by (topic
 //!   id, index).
+//! * A change that clients or readers can see takes a fence, and fails with `Fenced` where that
+//!   does not hold. What only tidies up (outcomes of closed registrations, objects that are
+//!   deleted, packed rows) takes none: it is right whoever does it, and as often as it is done.
 //! * Calls are safe to drop at any point: the transaction is then made or not made, never half.
 
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
@@ -93,6 +96,7 @@ pub trait Backend: Send + Sync + 'static {
     /// clock) and have no open transaction. Answers how many.
     async fn expire_producers(
         &self,
+        fence: Option<&Fence>,
         partition: TopicPartition,
         written_before_ms: i64,
     ) -> Result<usize>;
@@ -110,6 +114,7 @@ pub trait Backend: Send + Sync + 'static {
     /// that lie wholly below. Never moves it back. Answers the state afterwards.
     async fn advance_log_start(
         &self,
+        fence: Option<&Fence>,
         partition: TopicPartition,
         offset: i64,
     ) -> Result<Option<PartitionState>>;
@@ -146,7 +151,7 @@ pub trait Backend: Send + Sync + 'static {
     /// The facts of a range of one moment, by key, `limit` at most.
     async fn scan(&self, range: &FactRange, limit: usize) -> Result<Vec<(FactKey, Bytes)>>;
 
-    /// Makes an atomic change.
+    /// Makes an atomic change. `Fenced` where its fence does not hold.
     async fn change(&self, change: &Change) -> Result<ChangeOutcome>;
 
     /// The store's own clock, ms since the Unix epoch: the only clock that leases know.

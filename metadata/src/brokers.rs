@@ -4,7 +4,7 @@
 //! broker starts or leaves, so that commits that check it never wait for a lease's renewal. All
 //! epochs below the newest one are closed. `brokers/{id}` holds the address and the lease.
 
-use crate::facts::{Change, Check, Expect, FactKey, Fence, Write};
+use crate::facts::{Change, ChangeOutcome, Check, Expect, FactKey, Fence, Write};
 use crate::store::{
     Attempt, CONFLICT_ATTEMPTS_MAX, MetadataStore, counter, from_json, put_json, to_json,
     too_many_conflicts, unchanged,
@@ -154,7 +154,7 @@ impl MetadataStore {
                     Write::Put(epoch_key(id), epoch_value(epoch, true)),
                     put_json(broker_key(id), &record),
                 ],
-                partitions: Vec::new(),
+                ..Change::default()
             };
             // After an unknown outcome the next try takes another epoch, which closes this one.
             if let Attempt::Applied = self.attempt(&change).await? {
@@ -191,10 +191,10 @@ impl MetadataStore {
     }
 
     async fn change_fenced(&self, fence: &Fence, writes: Vec<Write>) -> Result<()> {
-        let change = Change { checks: vec![fence.0.clone()], writes, partitions: Vec::new() };
+        let change = Change { writes, fence: Some(fence.clone()), ..Change::default() };
         match self.backend().change(&change).await? {
-            crate::facts::ChangeOutcome::Applied => Ok(()),
-            crate::facts::ChangeOutcome::Rejected => Err(crate::validate::fenced(fence)),
+            ChangeOutcome::Applied => Ok(()),
+            ChangeOutcome::Rejected => Err(Error::bug("a change without checks was rejected")),
         }
     }
 

@@ -5,6 +5,7 @@
 //! may have issued.
 
 use crate::brokers::{self, BrokerEpochs};
+use crate::deletion::{self, DeletionStop};
 use crate::facts::{Change, ChangeOutcome, FactKey, Write};
 use crate::producer_ids;
 use crate::store::{
@@ -56,7 +57,7 @@ impl MetadataStore {
                     Write::Put(id_key(), Bytes::from(id.to_string())),
                     Write::Put(incarnation_key(), incarnation),
                 ],
-                partitions: Vec::new(),
+                ..Change::default()
             };
             if let Attempt::Applied = self.attempt(&change).await? {
                 return Ok(id);
@@ -73,10 +74,18 @@ impl MetadataStore {
         value.map(|value| parse_uuid(&key, &value)).transpose()
     }
 
-    /// Begins a new incarnation after a restore: closes every broker epoch, and makes sure that no
-    /// broker epoch or producer id of the lost part is ever issued again. No broker may run.
-    /// `Rejected` if the incarnation is not `previous`, or a broker was seen to start after all.
-    pub async fn begin_incarnation(&self, previous: Uuid, next: Uuid) -> Result<ChangeOutcome> {
+    /// Begins a new incarnation after a restore: closes every broker epoch, makes sure that no
+    /// broker epoch or producer id of the lost part is ever issued again, and stops the deletion
+    /// of objects for this reason. No broker may run. `Rejected` if the incarnation is not
+    /// `previous`, or a broker was seen to start after all.
+    pub async fn begin_incarnation(
+        &self,
+        previous: Uuid,
+        next: Uuid,
+        reason: &str,
+    ) -> Result<ChangeOutcome> {
+        let since_ms = self.now_ms().await?;
+        let stop = DeletionStop { reason: reason.to_owned(), since_ms };
         let floor_key = brokers::floor_key();
         let ids_key = producer_ids::next_key();
         let values = self.backend().get(&[floor_key.clone(), ids_key.clone()]).await?;
@@ -97,8 +106,9 @@ impl MetadataStore {
                 Write::Put(incarnation_key(), Bytes::from(next.to_string())),
                 Write::Put(floor_key, counter_value(next_floor)),
                 Write::Put(ids_key, counter_value(next_id)),
+                deletion::stop(&stop),
             ],
-            partitions: Vec::new(),
+            ..Change::default()
         };
         for broker in registered {
             let (check, write) = brokers::close(&broker);

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::extent_runs::ExtentRuns;
 use crate::fresh::FreshExtent;
 use crate::producers::PartitionProducers;
 use crate::rows::{
@@ -157,11 +158,11 @@ fn decide_segment(
             continue;
         };
         let extents_before = object.extents.len();
-        let mut decision = SectionDecision { partition, now_ms, row, extents: &mut object.extents };
-        let mut end = None;
+        let runs = ExtentRuns::new(partition, &mut object.extents);
+        let mut decision = SectionDecision { now_ms, row, runs };
         let mut batches = Vec::with_capacity(section.batches.len());
         for batch in &section.batches {
-            batches.push(decision.decide(batch, &mut end));
+            batches.push(decision.decide(batch));
         }
         if object.extents.len() > extents_before {
             row.state.version += 1;
@@ -175,16 +176,13 @@ fn decide_segment(
 
 /// One section while its batches are decided.
 struct SectionDecision<'a> {
-    partition: TopicPartition,
     now_ms: i64,
     row: &'a mut CommitPartition,
-    /// Those of the whole object.
-    extents: &'a mut Vec<(TopicPartition, FreshExtent)>,
+    runs: ExtentRuns<'a>,
 }
 
 impl SectionDecision<'_> {
-    /// Decides a batch. `end` is where the section's last extent ends in the object, bytes.
-    fn decide(&mut self, batch: &BatchFacts, end: &mut Option<u64>) -> BatchOutcome {
+    fn decide(&mut self, batch: &BatchFacts) -> BatchOutcome {
         if let Some(producer) = &batch.producer {
             let known = self.row.producers.get(producer.id);
             match check_producer(known, producer, batch.transactional) {
@@ -199,8 +197,7 @@ impl SectionDecision<'_> {
             }
         }
         let base_offset = self.row.state.high_watermark;
-        self.place(batch, base_offset, *end == Some(batch.position));
-        *end = Some(batch.position + u64::from(batch.length));
+        self.runs.accept(batch, base_offset);
         let state = &mut self.row.state;
         let next_offset = base_offset + i64::from(batch.record_count);
         let has_open_transaction = batch.transactional || state.last_stable_offset < base_offset;
@@ -241,31 +238,6 @@ impl SectionDecision<'_> {
         }
         known.last_written_ms = self.now_ms;
         producers.put_newest(known);
-    }
-
-    /// Adds the batch to the extent that it touches, or begins another.
-    fn place(&mut self, batch: &BatchFacts, base_offset: i64, touches: bool) {
-        let last_offset = base_offset + i64::from(batch.record_count) - 1;
-        if let Some((_, extent)) = self.extents.last_mut()
-            && touches
-            && extent.timestamp_type == batch.timestamp_type
-        {
-            extent.length += u64::from(batch.length);
-            extent.last_offset = last_offset;
-            extent.max_timestamp_ms = extent.max_timestamp_ms.max(batch.max_timestamp_ms);
-            extent.has_transactional |= batch.transactional;
-            return;
-        }
-        let extent = FreshExtent {
-            base_offset,
-            last_offset,
-            position: batch.position,
-            length: u64::from(batch.length),
-            max_timestamp_ms: batch.max_timestamp_ms,
-            timestamp_type: batch.timestamp_type,
-            has_transactional: batch.transactional,
-        };
-        self.extents.push((self.partition, extent));
     }
 }
 

@@ -113,7 +113,7 @@ pub enum PartitionChange {
     Drop(TopicPartition),
 }
 
-/// An atomic batch: if every check holds, every write is made; otherwise none.
+/// An atomic batch: if the fence and every check holds, every write is made; otherwise none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Conditions; a key occurs once at most.
@@ -122,6 +122,9 @@ pub struct Change {
     pub writes: Vec<Write>,
     /// Partitions that begin or end.
     pub partitions: Vec<PartitionChange>,
+    /// The role of whoever asks; where it is gone, the change fails with
+    /// [`ErrorKind::Fenced`](floe_env::ErrorKind::Fenced) whatever its checks say.
+    pub fence: Option<Fence>,
 }
 
 /// What became of a change.

@@ -1,7 +1,7 @@
 //! Consumer groups: one opaque record per group, changed by compare-and-set, and committed offsets,
 //! one fact per (group, topic id, partition), so that a commit touches only what it names.
 
-use crate::facts::{Change, ChangeOutcome, Check, FactKey, Fence, Write};
+use crate::facts::{Change, ChangeOutcome, Check, FactKey, Write};
 use crate::store::{MetadataStore, from_json, put_json, topic_segment, unchanged};
 use bytes::Bytes;
 use floe_env::{Error, Result};
@@ -48,31 +48,25 @@ pub fn group_check(group: &str, expected: Option<Bytes>) -> Check {
     unchanged(group_key(group), expected)
 }
 
-fn fenced(check: Check, fence: Option<&Fence>) -> Vec<Check> {
-    let fence = fence.map(|fence| fence.0.clone());
-    fence.into_iter().chain([check]).collect()
-}
-
 impl MetadataStore {
     /// A group's record, as its coordinator encoded it.
     pub async fn group(&self, group: &str) -> Result<Option<Bytes>> {
         self.fact(&group_key(group)).await
     }
 
-    /// Replaces a group's record if it is still `expected` and `fence`, where there is one, holds.
+    /// Replaces a group's record if it is still `expected`.
     pub async fn put_group(
         &self,
         group: &str,
         expected: Option<Bytes>,
         record: Bytes,
-        fence: Option<&Fence>,
     ) -> Result<ChangeOutcome> {
         let change = Change {
-            checks: fenced(group_check(group, expected), fence),
+            checks: vec![group_check(group, expected)],
             writes: vec![Write::Put(group_key(group), record)],
-            partitions: Vec::new(),
+            ..Change::default()
         };
-        self.backend().change(&change).await
+        self.change(&change).await
     }
 
     /// All groups that have a record, by id, with it.
@@ -102,19 +96,17 @@ impl MetadataStore {
         Ok(named.map(|(key, value)| (key.segments().pop().unwrap_or_default(), value)).collect())
     }
 
-    /// Removes a group with its committed offsets, if its record is still `expected` and `fence`,
-    /// where there is one, holds.
+    /// Removes a group with its committed offsets, if its record is still `expected`.
     pub async fn delete_group(
         &self,
         group: &str,
         expected: Option<Bytes>,
-        fence: Option<&Fence>,
     ) -> Result<ChangeOutcome> {
         let offsets = self.scan_all(FactKey::new(&["offsets", group]).folder()).await?;
         let mut writes = vec![Write::Delete(group_key(group))];
         writes.extend(offsets.into_iter().map(|(key, _)| Write::Delete(key)));
-        let checks = fenced(group_check(group, expected), fence);
-        self.backend().change(&Change { checks, writes, partitions: Vec::new() }).await
+        let checks = vec![group_check(group, expected)];
+        self.change(&Change { checks, writes, ..Change::default() }).await
     }
 
     /// Commits offsets together; a partition occurs once at most. `Rejected` if a check fails.
@@ -129,9 +121,9 @@ impl MetadataStore {
         let change = Change {
             checks: checks.into_iter().collect(),
             writes: puts.collect(),
-            partitions: Vec::new(),
+            ..Change::default()
         };
-        self.backend().change(&change).await
+        self.change(&change).await
     }
 
     /// All committed offsets of a group.
@@ -170,9 +162,9 @@ impl MetadataStore {
         let change = Change {
             checks: checks.into_iter().collect(),
             writes: keys.map(Write::Delete).collect(),
-            partitions: Vec::new(),
+            ..Change::default()
         };
-        self.backend().change(&change).await
+        self.change(&change).await
     }
 
     /// The ids of all groups that have committed offsets, with or without a record, by id.

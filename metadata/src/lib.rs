@@ -7,6 +7,8 @@ pub mod brokers;
 pub mod cluster;
 mod codec;
 mod decide;
+pub mod deletion;
+mod extent_runs;
 pub mod facts;
 mod fresh;
 pub mod groups;
@@ -25,6 +27,7 @@ pub mod validate;
 
 pub use backend::Backend;
 pub use decide::REMEMBERED_BATCHES_MAX;
+pub use extent_runs::accepted_extents;
 pub use fresh::INDEXED_EXTENTS_MAX;
 pub use model::ModelBackend;
 pub use postgres::PostgresBackend;

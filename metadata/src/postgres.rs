@@ -5,11 +5,14 @@
 //! | file | is |
 //! |---|---|
 //! | `options.rs` | the address |
+//! | `tls.rs` | encrypted connections |
 //! | `connection.rs` | a session: settings, prepared statements, flights |
 //! | `pool.rs` | few connections, and what becomes of a failed try |
 //! | `guard.rs` | the guard against a second broker |
 //! | `migrate.rs` | the schema's versions |
-//! | `commit.rs` | segments' outcomes |
+//! | `commit.rs`, `commit_rows.rs` | commits of segments, and what they write |
+//! | `recent.rs` | the rows that this process wrote last |
+//! | `outcomes.rs` | segments' outcomes |
 //! | `log.rs`, `objects.rs` | extents and the objects that they name |
 //! | `fresh.rs` | packed rows of fresh extents |
 //! | `replace.rs` | the replacement of extents |
@@ -17,6 +20,7 @@
 //! | `facts.rs` | keyed facts |
 
 mod commit;
+mod commit_rows;
 mod connection;
 mod error;
 mod facts;
@@ -26,9 +30,12 @@ mod log;
 mod migrate;
 mod objects;
 mod options;
+mod outcomes;
 mod pool;
 mod producers;
+mod recent;
 mod replace;
+mod tls;
 
 pub use options::{DEFAULT_SCHEMA, PostgresOptions};
 
@@ -42,12 +49,14 @@ use crate::rows::{
 use crate::validate;
 use async_trait::async_trait;
 use bytes::Bytes;
+use commit::Committer;
 use error::PgResult;
 use floe_env::{Env, Error, Result};
 use fresh::FreshExtents;
 use guard::Guard;
 use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
 use pool::{Attempts, Pool};
+use recent::RecentRows;
 use std::sync::Arc;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -63,6 +72,7 @@ pub struct PostgresBackend {
     pool: Pool,
     schema: String,
     index: Arc<FreshIndex>,
+    recent: RecentRows,
 }
 
 impl std::fmt::Debug for PostgresBackend {
@@ -91,8 +101,8 @@ impl PostgresBackend {
             let result = migrate::migrate(&connection, &schema).await;
             if let Some(done) = pool.settle(connection, result, &mut attempts).await {
                 done?;
-                let (env, index) = (env.clone(), Arc::default());
-                return Ok(Self { env, pool, schema, index });
+                let (env, index, recent) = (env.clone(), Arc::default(), RecentRows::default());
+                return Ok(Self { env, pool, schema, index, recent });
             }
         }
     }
@@ -101,6 +111,10 @@ impl PostgresBackend {
 impl PostgresBackend {
     fn fresh<'a>(&'a self, sql: &'a connection::Connection) -> FreshExtents<'a> {
         FreshExtents { sql, index: &self.index, env: &self.env }
+    }
+
+    fn committer<'a>(&'a self, sql: &'a connection::Connection) -> Committer<'a> {
+        Committer { env: &self.env, sql, recent: &self.recent }
     }
 }
 
@@ -126,26 +140,26 @@ impl Backend for PostgresBackend {
         segments: &[SegmentFacts],
     ) -> Result<Vec<SegmentOutcome>> {
         validate::check_segments(segments)?;
-        with_retries!(self, sql => commit::commit(&sql, fence, segments))
+        with_retries!(self, sql => self.committer(&sql).commit(fence, segments))
     }
 
     async fn segment_outcome(&self, id: SegmentId) -> Result<Option<SegmentOutcome>> {
         validate::check_segment_id(id)?;
-        with_retries!(self, sql => commit::outcome(&sql, id))
+        with_retries!(self, sql => outcomes::outcome(&sql, id))
     }
 
     async fn abandon_segment(&self, fence: &Fence, id: SegmentId) -> Result<SegmentOutcome> {
         validate::check_segment_id(id)?;
-        with_retries!(self, sql => commit::abandon(&sql, fence, id))
+        with_retries!(self, sql => outcomes::abandon(&sql, fence, id))
     }
 
     async fn forget_outcomes(&self, fence: &Fence, up_to: SegmentId) -> Result<()> {
         validate::check_segment_id(up_to)?;
-        with_retries!(self, sql => commit::forget(&sql, fence, up_to))
+        with_retries!(self, sql => outcomes::forget(&sql, fence, up_to))
     }
 
     async fn forget_registrations(&self, broker: BrokerId, up_to: BrokerEpoch) -> Result<()> {
-        with_retries!(self, sql => commit::forget_registrations(&sql, broker, up_to))
+        with_retries!(self, sql => outcomes::forget_registrations(&sql, broker, up_to))
     }
 
     async fn partition_states(
@@ -185,10 +199,11 @@ impl Backend for PostgresBackend {
 
     async fn expire_producers(
         &self,
+        fence: Option<&Fence>,
         partition: TopicPartition,
         written_before_ms: i64,
     ) -> Result<usize> {
-        with_retries!(self, sql => producers::expire(&sql, partition, written_before_ms))
+        with_retries!(self, sql => producers::expire(&sql, fence, partition, written_before_ms))
     }
 
     async fn aborted(
@@ -202,10 +217,12 @@ impl Backend for PostgresBackend {
 
     async fn advance_log_start(
         &self,
+        fence: Option<&Fence>,
         partition: TopicPartition,
         offset: i64,
     ) -> Result<Option<PartitionState>> {
-        with_retries!(self, sql => log::advance_log_start(self.fresh(&sql), partition, offset))
+        let target = (partition, offset);
+        with_retries!(self, sql => log::advance_log_start(self.fresh(&sql), fence, target))
     }
 
     async fn replace_extents(
@@ -245,7 +262,11 @@ impl Backend for PostgresBackend {
 
     async fn change(&self, change: &Change) -> Result<ChangeOutcome> {
         validate::check_change(change)?;
-        with_retries!(self, sql => facts::change(self.fresh(&sql), change))
+        let changed: Vec<TopicPartition> =
+            change.partitions.iter().map(validate::changed_partition).collect();
+        let outcome = with_retries!(self, sql => facts::change(self.fresh(&sql), change));
+        self.recent.forget(&changed);
+        outcome
     }
 
     async fn now_ms(&self) -> Result<i64> {

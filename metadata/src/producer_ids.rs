@@ -31,7 +31,7 @@ impl MetadataStore {
             let change = Change {
                 checks: vec![unchanged(key.clone(), value)],
                 writes: vec![Write::Put(key, counter_value(end))],
-                partitions: Vec::new(),
+                ..Change::default()
             };
             if let Attempt::Applied = self.attempt(&change).await? {
                 return Ok(first..end);

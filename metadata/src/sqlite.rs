@@ -187,6 +187,7 @@ impl Backend for SqliteBackend {
 
     async fn expire_producers(
         &self,
+        fence: Option<&Fence>,
         partition: TopicPartition,
         written_before_ms: i64,
     ) -> Result<usize> {
@@ -194,7 +195,9 @@ impl Backend for SqliteBackend {
         if !known.iter().any(|producer| is_expired(producer, written_before_ms)) {
             return Ok(0);
         }
-        let expire = move |sql: &_| producers::expire(sql, partition, written_before_ms);
+        let fence = fence.cloned();
+        let expire =
+            move |sql: &_| producers::expire(sql, fence.as_ref(), partition, written_before_ms);
         self.writer.call(expire).await
     }
 
@@ -209,11 +212,15 @@ impl Backend for SqliteBackend {
 
     async fn advance_log_start(
         &self,
+        fence: Option<&Fence>,
         partition: TopicPartition,
         offset: i64,
     ) -> Result<Option<PartitionState>> {
-        let now_ms = self.env.now_ms();
-        self.write(move |fresh| log::advance_log_start(fresh, partition, offset, now_ms)).await
+        let (fence, now_ms) = (fence.cloned(), self.env.now_ms());
+        let advance = move |fresh: FreshExtents<'_>| {
+            log::advance_log_start(fresh, fence.as_ref(), (partition, offset), now_ms)
+        };
+        self.write(advance).await
     }
 
     async fn replace_extents(

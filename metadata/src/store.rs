@@ -35,6 +35,7 @@ const CONFLICT_WAIT_MS_MAX: u32 = 64;
 pub struct MetadataStore {
     backend: Arc<dyn Backend>,
     env: Env,
+    fence: Option<Fence>,
 }
 
 impl std::fmt::Debug for MetadataStore {
@@ -46,10 +47,26 @@ impl std::fmt::Debug for MetadataStore {
 impl MetadataStore {
     /// A handle on a backend.
     pub fn new(backend: Arc<dyn Backend>, env: Env) -> Self {
-        Self { backend, env }
+        Self { backend, env, fence: None }
     }
 
-    /// The backend, for keyed facts that have no file here.
+    /// A handle of a broker that has registered. Every change that it makes of what clients and
+    /// readers see carries this fence; once the broker's epoch is closed, they fail with `Fenced`.
+    #[must_use]
+    pub fn fenced_by(&self, fence: Fence) -> Self {
+        Self { fence: Some(fence), ..self.clone() }
+    }
+
+    /// Makes an atomic change, with this handle's fence where it names no other.
+    pub async fn change(&self, change: &Change) -> Result<ChangeOutcome> {
+        if self.fence.is_none() || change.fence.is_some() {
+            return self.backend.change(change).await;
+        }
+        let fenced = Change { fence: self.fence.clone(), ..change.clone() };
+        self.backend.change(&fenced).await
+    }
+
+    /// The backend, to read facts that have no file here. What it changes carries no fence.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
     }
@@ -106,7 +123,7 @@ pub(crate) enum Attempt {
 impl MetadataStore {
     /// Makes a change, with an unknown outcome as a value.
     pub(crate) async fn attempt(&self, change: &Change) -> Result<Attempt> {
-        match self.backend.change(change).await {
+        match self.change(change).await {
             Ok(ChangeOutcome::Applied) => Ok(Attempt::Applied),
             Ok(ChangeOutcome::Rejected) => Ok(Attempt::Conflict),
             Err(error) if error.kind() == ErrorKind::UnknownOutcome => Ok(Attempt::Unknown),
@@ -237,7 +254,8 @@ impl MetadataStore {
         partition: TopicPartition,
         written_before_ms: i64,
     ) -> Result<usize> {
-        self.backend.expire_producers(partition, written_before_ms).await
+        let fence = self.fence.as_ref();
+        self.backend.expire_producers(fence, partition, written_before_ms).await
     }
 
     /// See [`Backend::aborted`].
@@ -256,7 +274,7 @@ impl MetadataStore {
         partition: TopicPartition,
         offset: i64,
     ) -> Result<Option<PartitionState>> {
-        self.backend.advance_log_start(partition, offset).await
+        self.backend.advance_log_start(self.fence.as_ref(), partition, offset).await
     }
 
     /// See [`Backend::replace_extents`].

@@ -9,6 +9,7 @@
 mod commits;
 mod extents;
 mod fact_cases;
+mod fences;
 mod fresh;
 pub mod histories;
 mod layer_two;
@@ -81,6 +82,7 @@ cases! {
         absent_checks_exclude_each_other, bad_changes, partitions_change_with_facts, clock;
     layer_two: cluster_identity, topics, topic_configs_and_partitions, brokers_and_epochs,
         producer_ids_are_unique, groups, group_offsets, tables, new_incarnation;
+    fences: closed_epochs_change_nothing, fences_of_absent_facts;
 }
 
 /// Runs every case on one store, one after the other. Prints each case's name before it.

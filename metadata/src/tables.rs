@@ -70,9 +70,9 @@ impl MetadataStore {
         let change = Change {
             checks: vec![unchanged(key, stored)],
             writes: vec![write],
-            partitions: Vec::new(),
+            ..Change::default()
         };
-        self.backend().change(&change).await
+        self.change(&change).await
     }
 
     /// All tables of one namespace, or of all, by name.
@@ -111,6 +111,6 @@ impl MetadataStore {
             None => Write::Delete(key),
         };
         let change = Change { writes: vec![write], ..Change::default() };
-        self.backend().change(&change).await.map(|_| ())
+        self.change(&change).await.map(|_| ())
     }
 }

@@ -181,6 +181,7 @@ impl MetadataStore {
                     next_revision,
                 ],
                 partitions: created.iter().copied().map(PartitionChange::Create).collect(),
+                ..Change::default()
             };
             if let Attempt::Applied = self.attempt(&change).await? {
                 return Ok(TopicCreation::Created(topic));
@@ -206,6 +207,7 @@ impl MetadataStore {
                     read.next_revision,
                 ],
                 partitions: dropped.into_iter().map(PartitionChange::Drop).collect(),
+                ..Change::default()
             };
             match self.attempt(&change).await? {
                 Attempt::Applied => return Ok(true),
@@ -281,6 +283,7 @@ impl MetadataStore {
                 read.next_revision.clone(),
             ],
             partitions: created.into_iter().map(PartitionChange::Create).collect(),
+            ..Change::default()
         };
         self.attempt(&change).await
     }

@@ -208,8 +208,22 @@ impl Backend for FaultMetadata {
         call!(self, producers, Read, partition.to_string(), partition)
     }
 
-    async fn expire_producers(&self, partition: TopicPartition, before_ms: i64) -> Result<usize> {
-        call!(self, expire_producers, Change, partition.to_string(), partition, before_ms)
+    async fn expire_producers(
+        &self,
+        fence: Option<&Fence>,
+        partition: TopicPartition,
+        before_ms: i64,
+    ) -> Result<usize> {
+        let (server, fence) = (self.server.clone(), fence.cloned());
+        let work = move || {
+            async move {
+                let backend = server.backend().await;
+                backend.expire_producers(fence.as_ref(), partition, before_ms).await
+            }
+            .boxed()
+        };
+        let what = partition.to_string();
+        self.link.call("expire_producers", Effects::Change, what, work).await
     }
 
     async fn aborted(
@@ -223,10 +237,12 @@ impl Backend for FaultMetadata {
 
     async fn advance_log_start(
         &self,
+        fence: Option<&Fence>,
         partition: TopicPartition,
         offset: i64,
     ) -> Result<Option<PartitionState>> {
         let (server, audit, plant) = (self.server.clone(), self.audit.clone(), self.plant);
+        let fence = fence.cloned();
         let work = move || {
             async move {
                 let backend = server.backend().await;
@@ -236,7 +252,7 @@ impl Backend for FaultMetadata {
                     let state = backend.partition_states(&[partition]).await?.pop().flatten();
                     return Ok(state.map(told));
                 }
-                let state = backend.advance_log_start(partition, offset).await?;
+                let state = backend.advance_log_start(fence.as_ref(), partition, offset).await?;
                 state.iter().for_each(|state| audit.log_start_moved(partition, state));
                 Ok(state)
             }

@@ -8,6 +8,7 @@ use crate::actors::churn::Churn;
 use crate::actors::consumer::Consumer;
 use crate::actors::deleter::Deleter;
 use crate::actors::looker::Looker;
+use crate::actors::member::Member;
 use crate::actors::producer::Producer;
 use crate::audit::Audit;
 use crate::calls::{Calls, Deaths, Weather};
@@ -63,6 +64,8 @@ pub struct Report {
     pub lives: Tally,
     /// Acknowledged records.
     pub acknowledged: usize,
+    /// Commits of a group's offsets that were acknowledged.
+    pub group_commits: u64,
     /// Whether both stores were on one machine: a SQLite file and a directory.
     pub on_machine: bool,
     /// Objects of tables that failed commits have left behind.
@@ -128,6 +131,7 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
         calls: run.calls.counts(),
         lives: run.cluster.tally(),
         acknowledged: run.model.acknowledged_count(),
+        group_commits: run.model.group_commits(),
         on_machine,
         table_orphans,
         lines: run.trace.lines(),
@@ -211,6 +215,8 @@ impl Run {
         tasks.push(self.env.spawn("deleter", Lane::Foreground, deleter.run()));
         let looker = self.looker(120, stop, partitions);
         tasks.push(self.env.spawn("looker", Lane::Foreground, looker.run()));
+        let member = Member::new(self.context(140, stop), TOPIC, PARTITIONS);
+        tasks.push(self.env.spawn("member", Lane::Foreground, member.run()));
         let churn = Churn::new(self.context(200, stop));
         tasks.push(self.env.spawn("churn", Lane::Foreground, churn.run()));
         let (env, cluster, stop) = (self.env.clone(), self.cluster.clone(), stop.clone());

@@ -106,6 +106,7 @@ pub(crate) struct State {
     snapshots: BTreeMap<(Uuid, i64), i64>,
     ends: BTreeMap<TopicPartition, i64>,
     last_seen: BTreeMap<(u32, TopicPartition), (i64, i64)>,
+    group_commits: u64,
 }
 
 /// What one producer did.
@@ -256,6 +257,16 @@ impl Model {
     /// Records that a client has a right to: acknowledged ones.
     pub fn acknowledged_count(&self) -> usize {
         self.0.lock().promised.values().map(BTreeMap::len).sum()
+    }
+
+    /// So many more commits of a group's offsets were acknowledged.
+    pub fn group_committed(&self, count: u64) {
+        self.0.lock().group_commits += count;
+    }
+
+    /// How many commits of a group's offsets were acknowledged.
+    pub fn group_commits(&self) -> u64 {
+        self.0.lock().group_commits
     }
 
     /// A client got an answer without an error.

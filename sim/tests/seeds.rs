@@ -33,6 +33,7 @@ fn no_seed_finds_a_violation() {
     };
     let (mut deaths, mut failed) = (Deaths::new(), Vec::new());
     let (mut lives, mut acknowledged, mut events, mut orphans) = (Tally::default(), 0, 0, 0);
+    let (mut group_commits, mut without_group) = (0, Vec::new());
     let began = cpu_seconds();
     let count = seeds.end - seeds.start;
     for seed in seeds {
@@ -50,6 +51,10 @@ fn no_seed_finds_a_violation() {
         lives.add(&report.lives);
         orphans += report.table_orphans;
         acknowledged += report.acknowledged;
+        group_commits += report.group_commits;
+        if report.group_commits == 0 {
+            without_group.push(seed);
+        }
         events += report.events;
     }
     if let (Some(began), Some(ended)) = (began, cpu_seconds()) {
@@ -57,6 +62,7 @@ fn no_seed_finds_a_violation() {
     }
     println!("{lives:?}");
     println!("{acknowledged} records acknowledged, {events} events, {orphans} table orphans");
+    println!("{group_commits} commits of a group's offsets acknowledged");
     println!("{:<20} {:>8} {:>8} {:>8}", "died", "before", "in", "after");
     let died = |kind: &'static str, phase| deaths.get(&(kind, phase)).copied().unwrap_or(0);
     let mut never = Vec::new();
@@ -69,5 +75,6 @@ fn no_seed_finds_a_violation() {
         }
     }
     assert!(failed.is_empty(), "seeds with violations: {failed:?}");
+    assert!(without_group.is_empty(), "no offset was ever committed: {without_group:?}");
     assert!(is_single || never.is_empty(), "no node ever died around these calls: {never:?}");
 }

@@ -1,5 +1,9 @@
 //! Whose store this is: `{prefix}/floe-cluster.json`, made once with the cluster. A broker starts
 //! only where this and the metadata store say the same.
+//!
+//! The metadata store's incarnation is in it too. A later one, after a restore, is an object of its
+//! own, `{cluster}/incarnations/{number}.json`, because a key is written once: the greatest number
+//! says which one holds now.
 
 use crate::object::{ObjectStore, PutOutcome};
 use bytes::Bytes;
@@ -12,6 +16,9 @@ pub const IDENTITY_KEY: &str = "floe-cluster.json";
 
 /// The version of the identity's form that is written, and the newest that is read.
 pub const IDENTITY_VERSION: u32 = 1;
+
+/// Incarnations that one listing brings.
+const INCARNATIONS_PER_PAGE: usize = 1000;
 
 /// The identity of a cluster, as its object store has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +63,78 @@ pub async fn read_identity(store: &dyn ObjectStore) -> Result<Option<ClusterIden
     Ok(Some(identity))
 }
 
+/// An incarnation of the metadata store after the first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incarnation {
+    /// Version of this form, counted with the identity's.
+    pub version: u32,
+    /// How many there were before; the identity's is number 0.
+    pub number: u64,
+    /// Its id.
+    pub incarnation: Uuid,
+    /// Why it began.
+    pub reason: String,
+}
+
+fn incarnations_folder(cluster: Uuid) -> String {
+    format!("{cluster}/incarnations")
+}
+
+/// The metadata store's newest incarnation that the object store knows of.
+///
+/// # Errors
+/// `Corrupt` where its object is something else, `Invalid` where a newer Floe wrote it, and those
+/// of the store.
+pub async fn read_incarnation(
+    store: &dyn ObjectStore,
+    identity: &ClusterIdentity,
+) -> Result<Incarnation> {
+    let folder = incarnations_folder(identity.cluster);
+    let (mut newest, mut after) = (None, None);
+    loop {
+        let page = store.list(&folder, after.as_deref(), INCARNATIONS_PER_PAGE).await?;
+        let Some(last) = page.last() else { break };
+        newest = Some(last.key.clone());
+        after.clone_from(&newest);
+    }
+    let Some(key) = newest else {
+        let (version, incarnation) = (identity.version, identity.incarnation);
+        return Ok(Incarnation { version, number: 0, incarnation, reason: "made".to_owned() });
+    };
+    let bytes = store.get(&key).await?;
+    let bytes = bytes.ok_or_else(|| Error::retry(format!("{} is gone", store.url(&key))))?;
+    let read: Incarnation = serde_json::from_slice(&bytes).map_err(|error| {
+        Error::corrupt(format!("{} is no incarnation", store.url(&key))).with_source(error)
+    })?;
+    match read.version {
+        IDENTITY_VERSION => Ok(read),
+        version => Err(Error::invalid(format!(
+            "{} has version {version}, which a newer Floe wrote",
+            store.url(&key)
+        ))),
+    }
+}
+
+/// Records the incarnation that follows one. `Exists` where another one follows it already.
+///
+/// # Errors
+/// Those of the store's put.
+pub async fn record_incarnation(
+    store: &dyn ObjectStore,
+    cluster: Uuid,
+    after: &Incarnation,
+    incarnation: Uuid,
+    reason: &str,
+) -> Result<PutOutcome> {
+    let number = after.number + 1;
+    let reason = reason.to_owned();
+    let next = Incarnation { version: IDENTITY_VERSION, number, incarnation, reason };
+    let json = serde_json::to_vec_pretty(&next)
+        .map_err(|error| Error::bug("an incarnation is always JSON").with_source(error))?;
+    let key = format!("{}/{number:020}.json", incarnations_folder(cluster));
+    store.put(&key, vec![Bytes::from(json)]).await
+}
+
 /// Makes a store a cluster's. Of several that try, one succeeds.
 ///
 /// # Errors
@@ -86,6 +165,29 @@ mod tests {
         let refused = create_identity(&store, &second).await.expect("create");
         assert_eq!(refused, PutOutcome::Exists);
         assert_eq!(read_identity(&store).await.expect("read"), Some(first));
+    }
+
+    #[tokio::test]
+    async fn the_newest_incarnation_is_the_one_that_holds() {
+        let store = MemoryStore::new();
+        let identity = ClusterIdentity::new(Uuid::from_u128(1), Uuid::from_u128(2));
+        let mut newest = read_incarnation(&store, &identity).await.expect("the identity's");
+        assert_eq!((newest.number, newest.incarnation), (0, identity.incarnation));
+        for number in 1..4u64 {
+            let next = Uuid::from_u128(100 + u128::from(number));
+            let cluster = identity.cluster;
+            let recorded = record_incarnation(&store, cluster, &newest, next, "put back").await;
+            assert_eq!(recorded.expect("record"), PutOutcome::Created);
+            let late = record_incarnation(&store, cluster, &newest, cluster, "late").await;
+            assert_eq!(late.expect("record"), PutOutcome::Exists);
+            newest = read_incarnation(&store, &identity).await.expect("read");
+            let found = (newest.number, newest.incarnation, newest.reason.as_str());
+            assert_eq!(found, (number, next, "put back"));
+        }
+        let key = format!("{}/{:020}.json", incarnations_folder(identity.cluster), 9);
+        store.put(&key, vec![Bytes::from("{}")]).await.expect("put");
+        let error = read_incarnation(&store, &identity).await.expect_err("malformed");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
     }
 
     #[tokio::test]

@@ -22,7 +22,10 @@ pub mod suite;
 pub use budget::PutBudget;
 pub use counted::{CallCounts, Counted, StoreCounters, StoreCounts};
 pub use directory::DirectoryStore;
-pub use identity::{ClusterIdentity, create_identity, read_identity};
+pub use identity::{
+    ClusterIdentity, Incarnation, create_identity, read_identity, read_incarnation,
+    record_incarnation,
+};
 pub use memory::MemoryStore;
 pub use object::{ObjectMeta, ObjectStore, PutOutcome};
 pub use open::open;

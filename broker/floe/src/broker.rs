@@ -70,7 +70,7 @@ pub struct Broker {
     pub identity: Identity,
     /// The log.
     pub log: Log,
-    /// All facts.
+    /// All facts; what is changed through it carries the registration's fence.
     pub metadata: MetadataStore,
     /// The topics.
     pub topics: Topics,
@@ -111,17 +111,17 @@ impl Broker {
         let id = BrokerId(identity.node_id);
         let registration = stores.metadata.register_broker(id, &address, LEASE_MS).await?;
         tracing::info!(broker = %id, epoch = %registration.epoch, "registered");
+        let metadata = stores.metadata.fenced_by(registration.fence.clone());
         let log_config = log_config(&config, &identity, &registration, stores.is_remote);
-        let backend = stores.metadata.backend().clone();
+        let backend = metadata.backend().clone();
         let observer = Arc::new(LogObserver(metrics.clone()));
         let log =
             Log::start(&env, &log_config, stores.objects, backend, observer, shutdown.clone());
         let message_max_bytes = config.kafka.message_max_bytes.unsigned_abs() as usize;
-        let topics = Topics::load(stores.metadata.clone(), message_max_bytes).await?;
+        let topics = Topics::load(metadata.clone(), message_max_bytes).await?;
         let groups = Groups::new(
             env.clone(),
-            stores.metadata.clone(),
-            registration.fence.clone(),
+            metadata.clone(),
             groups::group_config(&config.kafka),
             shutdown.clone(),
         );
@@ -138,9 +138,9 @@ impl Broker {
             registration,
             groups,
             registry: api::registry(),
-            producer_ids: ProducerIds::new(stores.metadata.clone()),
+            producer_ids: ProducerIds::new(metadata.clone()),
             recompression: Recompression::new(),
-            metadata: stores.metadata,
+            metadata,
             shutdown,
             frame_memory: Arc::new(Semaphore::new(frame_units)),
             frame_units,

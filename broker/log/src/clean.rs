@@ -11,6 +11,9 @@
 //! * **Outcomes** of this registration's segments are forgotten once they are answered, those of
 //!   closed ones at once: whoever still asks is fenced.
 //!
+//! While the metadata store says that deletion is stopped (it was put back from a backup, and does
+//! not know of all that was committed), nothing is deleted.
+//!
 //! Each round is bounded, the next goes on where it ended, and several cleaners do no harm.
 
 use crate::keys::{FRESH_FOLDER, MERGED_FOLDER, owner};
@@ -21,6 +24,7 @@ use floe_metadata::brokers::BrokerEpochs;
 use kfs::{BrokerEpoch, BrokerId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
@@ -78,6 +82,8 @@ struct Inner {
     metadata: MetadataStore,
     rules: CleanRules,
     memory: Mutex<Memory>,
+    /// What the last round found.
+    is_stopped: AtomicBool,
 }
 
 /// What is remembered between rounds.
@@ -105,8 +111,14 @@ struct Sweep {
 impl Cleaner {
     /// A cleaner under the log's registration.
     pub fn new(env: &Env, log: &Log, metadata: MetadataStore, rules: CleanRules) -> Self {
-        let memory = Mutex::default();
-        Self(Arc::new(Inner { env: env.clone(), log: log.clone(), metadata, rules, memory }))
+        let (env, log, memory) = (env.clone(), log.clone(), Mutex::default());
+        let is_stopped = AtomicBool::new(false);
+        Self(Arc::new(Inner { env, log, metadata, rules, memory, is_stopped }))
+    }
+
+    /// True where the last round found that nothing may be deleted.
+    pub fn is_stopped(&self) -> bool {
+        self.0.is_stopped.load(Ordering::Relaxed)
     }
 
     /// Starts the background job.
@@ -130,8 +142,12 @@ impl Cleaner {
     /// The first one; its parts do not wait for each other's success.
     pub async fn round(&self) -> Result<CleanRound> {
         let mut memory = self.0.memory.lock().await;
-        let dead = self.0.delete_dead().await;
-        let orphans = self.0.sweep(&mut memory).await;
+        let is_stopped = self.0.metadata.deletion_stop().await?.is_some();
+        self.0.is_stopped.store(is_stopped, Ordering::Relaxed);
+        let (dead, orphans) = match is_stopped {
+            true => (Ok(0), Ok(0)),
+            false => (self.0.delete_dead().await, self.0.sweep(&mut memory).await),
+        };
         let forgotten = self.0.forget_outcomes(&mut memory).await;
         let closed = self.0.forget_registrations(&mut memory).await;
         let round = CleanRound { dead: dead?, orphans: orphans? };

@@ -8,14 +8,14 @@ use crate::open_segment::{SealedSection, WaitingRequest};
 use crate::partitions::Partitions;
 use bytes::Bytes;
 use floe_env::{Env, Error, ErrorKind, HashMap, Result, Task};
-use floe_metadata::Backend;
 use floe_metadata::facts::Fence;
 use floe_metadata::rows::{
-    BatchFacts, BatchOutcome, Extent, Place, SectionOutcome, SegmentFacts, SegmentOutcome,
+    BatchFacts, BatchOutcome, Place, SectionOutcome, SegmentFacts, SegmentOutcome,
 };
+use floe_metadata::{Backend, accepted_extents};
 use floe_store::ObjectStore;
 use futures::FutureExt;
-use kfs::{OffsetMode, TopicPartition};
+use kfs::TopicPartition;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -324,7 +324,7 @@ impl Committer {
         outcome: &SectionOutcome,
     ) {
         let Some(state) = outcome.state else { return };
-        let extents = accepted_extents(object, batches, &outcome.batches);
+        let extents = accepted_extents(object, section.partition, batches, &outcome.batches);
         let start = batches.first().map_or(0, |batch| batch.position);
         let mut pieces = place_pieces(section.pieces, start);
         for extent in &extents {
@@ -372,49 +372,6 @@ fn section_results(outcome: &SectionOutcome) -> Vec<AppendResult> {
         BatchOutcome::Refused(refusal) => Err(AppendError::Refused { refusal, log_start_offset }),
     };
     outcome.batches.iter().map(result).collect()
-}
-
-/// The extents that a commit made of a section, as the metadata store makes them: runs of accepted
-/// batches that touch.
-fn accepted_extents(
-    object: &Arc<str>,
-    batches: &[BatchFacts],
-    outcomes: &[BatchOutcome],
-) -> Vec<Extent> {
-    let mut extents: Vec<Extent> = Vec::new();
-    let mut run_open = false;
-    for (batch, outcome) in batches.iter().zip(outcomes) {
-        let BatchOutcome::Accepted { base_offset } = *outcome else {
-            run_open = false;
-            continue;
-        };
-        let last_offset = base_offset + i64::from(batch.record_count) - 1;
-        match extents.last_mut() {
-            Some(extent) if run_open && extent.timestamp_type == batch.timestamp_type => {
-                extent.last_offset = last_offset;
-                extent.max_timestamp_ms = extent.max_timestamp_ms.max(batch.max_timestamp_ms);
-                extent.has_transactional |= batch.transactional;
-                if let Place::Range { length, .. } = &mut extent.place {
-                    *length += u64::from(batch.length);
-                }
-            }
-            _ => extents.push(Extent {
-                base_offset,
-                last_offset,
-                place: Place::Range {
-                    key: object.as_ref().to_owned(),
-                    position: batch.position,
-                    length: u64::from(batch.length),
-                },
-                offset_mode: OffsetMode::Relative,
-                max_timestamp_ms: batch.max_timestamp_ms,
-                timestamp_type: batch.timestamp_type,
-                has_transactional: batch.transactional,
-            }),
-        }
-        run_open = true;
-    }
-    extents
 }
 
 /// A section's pieces with where each begins in the object. A piece that was moved out leaves an

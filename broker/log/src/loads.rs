@@ -9,6 +9,7 @@ use bytes::Bytes;
 use floe_env::{Error, Result};
 use floe_metadata::rows::{Extent, Place};
 use std::future::Future;
+use std::sync::Arc;
 
 /// So much more than a fetch asks for is loaded ahead, as a factor: what comes next is on its way
 /// while the client still works on this answer.
@@ -54,7 +55,7 @@ impl Reader {
             }
         }
         for run in side_by_side(missing) {
-            let keys = run.iter().filter_map(cache_key).collect();
+            let keys = run.iter().filter_map(|extent| cache_key(extent)).collect();
             self.cache.load_ahead(keys, self.load_run(run, self.cache.memory()));
         }
     }
@@ -62,10 +63,10 @@ impl Reader {
     /// Reads one extent, and counts its blocks in `memory`.
     pub(crate) fn load(
         &self,
-        extent: Extent,
+        extent: &Extent,
         memory: &BlockMemory,
     ) -> impl Future<Output = Result<Blocks>> + Send + use<> {
-        let loading = self.load_run(vec![extent], memory);
+        let loading = self.load_run(vec![Arc::new(extent.clone())], memory);
         async move {
             let lost = || Err(Error::bug("a read of one extent without a result"));
             loading.await.pop().unwrap_or_else(lost)
@@ -76,7 +77,7 @@ impl Reader {
     /// result each.
     fn load_run(
         &self,
-        extents: Vec<Extent>,
+        extents: Vec<Arc<Extent>>,
         memory: &BlockMemory,
     ) -> impl Future<Output = Vec<Result<Blocks>>> + Send + use<> {
         let (env, store, root) = (self.env.clone(), self.store.clone(), self.root.clone());
@@ -94,7 +95,7 @@ impl Reader {
             let is_small = bytes.len() <= CHECK_INLINE_BYTES_MAX;
             let check = move || {
                 let pieces = slices(&extents, start, bytes);
-                let blocks = |(extent, piece): (&Extent, Bytes)| {
+                let blocks = |(extent, piece): (&Arc<Extent>, Bytes)| {
                     to_blocks(extent, vec![piece], true, &memory)
                         .map_err(|error| error.context(&format!("reading {object}")))
                 };
@@ -120,18 +121,18 @@ fn range(extent: &Extent) -> Option<(&str, u64, u64)> {
 }
 
 /// The object of a run, and the bytes that one read must bring.
-fn span(run: &[Extent]) -> Option<(String, u64, u64)> {
+fn span(run: &[Arc<Extent>]) -> Option<(String, u64, u64)> {
     let (key, start, _) = range(run.first()?)?;
     let (_, _, end) = range(run.last()?)?;
     Some((key.to_owned(), start, end))
 }
 
 /// Each extent's own bytes. A lone one gets all that was read, so that it can be patched in place.
-fn slices(run: &[Extent], start: u64, bytes: Bytes) -> Vec<Bytes> {
+fn slices(run: &[Arc<Extent>], start: u64, bytes: Bytes) -> Vec<Bytes> {
     if run.len() == 1 {
         return vec![bytes];
     }
-    let slice = |extent| {
+    let slice = |extent: &Extent| {
         let (_, from, to) = range(extent)?;
         Some(bytes.slice((from - start) as usize..(to - start) as usize))
     };
@@ -139,10 +140,10 @@ fn slices(run: &[Extent], start: u64, bytes: Bytes) -> Vec<Bytes> {
 }
 
 /// Runs of extents that are worth one read each: of one object, near each other, and not too much.
-fn side_by_side(mut extents: Vec<Extent>) -> Vec<Vec<Extent>> {
+fn side_by_side(mut extents: Vec<Arc<Extent>>) -> Vec<Vec<Arc<Extent>>> {
     extents.sort_by(|one, other| range(one).cmp(&range(other)));
     extents.dedup_by(|one, other| range(one) == range(other));
-    let mut runs: Vec<Vec<Extent>> = Vec::new();
+    let mut runs: Vec<Vec<Arc<Extent>>> = Vec::new();
     for extent in extents {
         match runs.last_mut() {
             Some(run) if joins(run, &extent) => run.push(extent),
@@ -152,7 +153,7 @@ fn side_by_side(mut extents: Vec<Extent>) -> Vec<Vec<Extent>> {
     runs
 }
 
-fn joins(run: &[Extent], extent: &Extent) -> bool {
+fn joins(run: &[Arc<Extent>], extent: &Extent) -> bool {
     let (Some((key, start, end)), Some((next_key, from, to))) = (span(run), range(extent)) else {
         return false;
     };
@@ -167,8 +168,8 @@ mod tests {
     use super::*;
     use kfs::{OffsetMode, TimestampType};
 
-    fn extent(key: &str, position: u64, length: u64) -> Extent {
-        Extent {
+    fn extent(key: &str, position: u64, length: u64) -> Arc<Extent> {
+        Arc::new(Extent {
             base_offset: 0,
             last_offset: 0,
             place: Place::Range { key: key.to_owned(), position, length },
@@ -176,12 +177,12 @@ mod tests {
             max_timestamp_ms: 0,
             timestamp_type: TimestampType::CreateTime,
             has_transactional: false,
-        }
+        })
     }
 
     fn runs(extents: &[(&str, u64, u64)]) -> Vec<Vec<(String, u64)>> {
         let extents = extents.iter().map(|(key, at, length)| extent(key, *at, *length)).collect();
-        let place = |extent: &Extent| {
+        let place = |extent: &Arc<Extent>| {
             let (key, position, _) = range(extent).expect("a range");
             (key.to_owned(), position)
         };

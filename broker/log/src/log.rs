@@ -206,7 +206,8 @@ impl Log {
         offset: i64,
     ) -> Result<Option<PartitionState>> {
         let reader = &self.0.reader;
-        let state = reader.metadata.advance_log_start(partition, offset).await?;
+        let fence = Some(&self.0.config.fence);
+        let state = reader.metadata.advance_log_start(fence, partition, offset).await?;
         Ok(state.map(|state| reader.partitions.observe(partition, state)))
     }
 

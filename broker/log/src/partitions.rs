@@ -23,7 +23,7 @@ pub(crate) struct Partitions {
 struct Entry {
     state: Option<PartitionState>,
     /// Extents without gaps between their offsets, oldest first.
-    window: VecDeque<Extent>,
+    window: VecDeque<Arc<Extent>>,
     waiters: Vec<Weak<Notify>>,
 }
 
@@ -79,7 +79,7 @@ impl Partitions {
         let entry = self.entry(partition);
         let mut entry = entry.lock();
         for extent in extents {
-            entry.push(extent);
+            entry.push(Arc::new(extent));
         }
         if entry.state.is_none_or(|known| known.version < state.version) {
             entry.state = Some(state);
@@ -88,7 +88,7 @@ impl Partitions {
     }
 
     /// Remembers a page of extents as the window, unless the window holds all of it already.
-    pub(crate) fn remember(&self, partition: TopicPartition, page: &[Extent]) {
+    pub(crate) fn remember(&self, partition: TopicPartition, page: &[Arc<Extent>]) {
         let Some(last) = page.last() else { return };
         let entry = self.entry(partition);
         let mut entry = entry.lock();
@@ -105,7 +105,7 @@ impl Partitions {
         partition: TopicPartition,
         offset: i64,
         limit: usize,
-    ) -> Vec<Extent> {
+    ) -> Vec<Arc<Extent>> {
         let entry = self.entry(partition);
         let entry = entry.lock();
         let Some(first) = entry.find(offset) else { return Vec::new() };
@@ -148,7 +148,7 @@ impl Entry {
         }
     }
 
-    fn push(&mut self, extent: Extent) {
+    fn push(&mut self, extent: Arc<Extent>) {
         if let Some(last) = self.window.back() {
             if extent.last_offset <= last.last_offset {
                 return;

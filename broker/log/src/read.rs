@@ -164,7 +164,7 @@ impl Reader {
 
     /// Extents from the one that holds `offset`: remembered ones, else one query of the metadata
     /// store.
-    async fn extents(&self, partition: TopicPartition, offset: i64) -> Result<Vec<Extent>> {
+    async fn extents(&self, partition: TopicPartition, offset: i64) -> Result<Vec<Arc<Extent>>> {
         let remembered = self.partitions.extents(partition, offset, EXTENTS_PER_PAGE);
         if !remembered.is_empty() {
             return Ok(remembered);
@@ -172,8 +172,9 @@ impl Reader {
         let page = self.metadata.extents(partition, offset, EXTENTS_PER_PAGE).await?;
         let Some(page) = page else { return Ok(Vec::new()) };
         self.partitions.observe(partition, page.state);
-        self.partitions.remember(partition, &page.extents);
-        Ok(page.extents)
+        let extents: Vec<_> = page.extents.into_iter().map(Arc::new).collect();
+        self.partitions.remember(partition, &extents);
+        Ok(extents)
     }
 
     /// An extent's blocks: from the cache, else read from the store.
@@ -190,7 +191,7 @@ impl Reader {
                 Place::Hole | Place::Range { .. } => Ok(Arc::default()),
             };
         };
-        let loaded = self.cache.get(key, || self.load(extent.clone(), self.cache.memory())).await;
+        let loaded = self.cache.get(key, || self.load(extent, self.cache.memory())).await;
         if loaded.is_err() {
             // The extent may have been replaced and its object deleted: look again next time.
             self.partitions.forget_extents(partition);
@@ -205,7 +206,7 @@ impl Reader {
         match self.cache.peek(&key) {
             Some(blocks) => Ok(blocks),
             // Merging has its own bound, and would only push what clients read out of the cache.
-            None => self.load(extent.clone(), &BlockMemory::default()).await,
+            None => self.load(extent, &BlockMemory::default()).await,
         }
     }
 
@@ -254,7 +255,7 @@ impl Reader {
         committed_only: bool,
         wanted: impl Fn(i64) -> bool,
     ) -> Result<Option<TimedOffset>> {
-        let Some(mut extent) = extent else { return Ok(None) };
+        let Some(mut extent) = extent.map(Arc::new) else { return Ok(None) };
         let end = if committed_only { state.last_stable_offset } else { state.high_watermark };
         loop {
             let blocks = self.blocks(partition, &extent).await?;

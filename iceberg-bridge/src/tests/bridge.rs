@@ -1,5 +1,5 @@
 use super::support::{Fault, TableRow, World};
-use crate::{Behind, Bridge, LookAnswer, TableState};
+use crate::{Behind, Bridge, BridgeConfig, LookAnswer, TableState};
 use floe_env::simulated::Node;
 use floe_env::{Env, Lane, shutdown_signal};
 use kfs::{PartitionIndex, TopicId, TopicPartition};
@@ -129,6 +129,26 @@ async fn a_late_look_says_how_far_behind_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_table_with_much_to_read_is_shown_before_it_has_all() {
+    let world = World::new();
+    let topic = world.topic("t", 10).await;
+    for partition in 0..10 {
+        world.append(topic, partition, 0..3);
+    }
+    // The look gives up after 5 s, and reading takes 10: the first commit has come by then.
+    let bridge = world.slow_bridge(env(2));
+    let answer = look(&bridge, "t").await;
+    assert_eq!(answer.table.progress.next_offsets, [3, 3]);
+    assert_eq!(answer.behind.expect("it is behind").records, 24);
+    assert_eq!(world.rows(&answer.table).await, [rows(0, 0, 0..3), rows(1, 0, 0..3)].concat());
+    env(4).sleep(Duration::from_secs(10)).await;
+    let answer = look(&bridge, "t").await;
+    assert_eq!((answer.behind, answer.table.progress.next_offsets.len()), (None, 10));
+    let all: Vec<TableRow> = (0..10).flat_map(|partition| rows(partition, 0, 0..3)).collect();
+    assert_eq!(world.rows(&answer.table).await, all);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_background_makes_tables_and_bounds_the_lag() {
     let world = World::new();
     let topic = world.topic("t", 1).await;
@@ -155,6 +175,25 @@ async fn the_background_makes_tables_and_bounds_the_lag() {
     assert_eq!(copy, bridge.newest("t").await.unwrap().unwrap().progress);
     trigger.trigger();
     job.join().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_applications_keep_for_themselves_has_a_table_only_where_it_says_so() {
+    let world = World::new();
+    let on = [(crate::ENABLE_CONFIG.to_owned(), "true".to_owned())].into();
+    let named = world.metadata.create_topic("_named", 1, 1, on).await.unwrap();
+    let floe_metadata::topics::TopicCreation::Created(named) = named else { panic!() };
+    world.log.add_topic(named.id, 1);
+    for topic in [named.id, world.topic("_hidden", 1).await, world.topic("t", 1).await] {
+        world.append(topic, 0, 0..5);
+    }
+    let excluding = |config: &mut BridgeConfig| {
+        config.exclude_topics = crate::topic_patterns::APPLICATIONS_OWN.parse().unwrap();
+    };
+    let bridge = world.bridge_with(env(2), excluding);
+    bridge.round().await.unwrap();
+    env(4).sleep(Duration::from_secs(2)).await;
+    assert_eq!(bridge.table_names(None, 10).await.unwrap(), ["_named", "t"]);
 }
 
 fn off() -> std::collections::BTreeMap<String, String> {

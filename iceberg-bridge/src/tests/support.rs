@@ -3,6 +3,7 @@
 
 use crate::commit::LoadedTable;
 use crate::commit::tests_support::table_files;
+use crate::log_reader::{LogRead, LogReader, PartitionCut};
 use crate::memory_log::MemoryLog;
 use crate::pointer::{FactPointers, RemovedTable, TablePointer, TablePointers};
 use crate::{Bridge, BridgeConfig};
@@ -24,6 +25,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// What becomes of a call.
@@ -170,6 +172,30 @@ impl TablePointers for FaultPointers {
     }
 }
 
+/// A log whose every read takes a second.
+struct SlowLog {
+    inner: Arc<MemoryLog>,
+    env: Env,
+}
+
+#[async_trait]
+impl LogReader for SlowLog {
+    async fn cut(&self, topic: TopicId) -> Result<Option<Vec<PartitionCut>>> {
+        self.inner.cut(topic).await
+    }
+
+    async fn read(
+        &self,
+        partition: TopicPartition,
+        from: i64,
+        until: i64,
+        bytes_max: usize,
+    ) -> Result<LogRead> {
+        self.env.sleep(Duration::from_secs(1)).await;
+        self.inner.read(partition, from, until, bytes_max).await
+    }
+}
+
 /// Stores and log: what is left when a node dies.
 pub(crate) struct World {
     pub(crate) store: FaultStore,
@@ -186,7 +212,7 @@ impl World {
         let node = Node::new(1);
         let env = Env::simulated(node.clone());
         let metadata = MetadataStore::new(Arc::new(ModelBackend::new(env.clone())), env);
-        let inner = Arc::new(FactPointers::new(metadata.backend().clone()));
+        let inner = Arc::new(FactPointers::new(metadata.clone()));
         Self {
             store: FaultStore::default(),
             pointers: FaultPointers { inner, faults: Faults::default() },
@@ -225,16 +251,25 @@ impl World {
     }
 
     pub(crate) fn bridge_with(&self, env: Env, change: impl FnOnce(&mut BridgeConfig)) -> Bridge {
+        self.bridge_on(env, self.log.clone(), change)
+    }
+
+    /// A bridge that reads the world's log slowly.
+    pub(crate) fn slow_bridge(&self, env: Env) -> Bridge {
+        let log = SlowLog { inner: self.log.clone(), env: env.clone() };
+        self.bridge_on(env, Arc::new(log), |_| ())
+    }
+
+    fn bridge_on(
+        &self,
+        env: Env,
+        log: Arc<dyn LogReader>,
+        change: impl FnOnce(&mut BridgeConfig),
+    ) -> Bridge {
         let mut config = BridgeConfig::new(self.cluster);
         change(&mut config);
         let (store, pointers) = (Arc::new(self.store.clone()), Arc::new(self.pointers.clone()));
-        Bridge::with_pointers(
-            (env, config),
-            store,
-            pointers,
-            self.metadata.clone(),
-            self.log.clone(),
-        )
+        Bridge::with_pointers((env, config), store, pointers, self.metadata.clone(), log)
     }
 
     pub(crate) async fn rows(&self, table: &LoadedTable) -> Vec<TableRow> {

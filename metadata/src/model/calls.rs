@@ -186,10 +186,12 @@ impl Backend for ModelBackend {
 
     async fn expire_producers(
         &self,
+        fence: Option<&Fence>,
         partition: TopicPartition,
         written_before_ms: i64,
     ) -> Result<usize> {
         let mut state = self.state.lock();
+        fence.into_iter().try_for_each(|fence| state.check_fence(fence))?;
         let Some(found) = state.partitions.get_mut(&partition) else {
             return Ok(0);
         };
@@ -197,7 +199,9 @@ impl Backend for ModelBackend {
         found.producers.retain(|_, producer| {
             producer.transaction_start.is_some() || producer.last_written_ms >= written_before_ms
         });
-        Ok(before - found.producers.len())
+        let expired = before - found.producers.len();
+        found.state.version += u64::from(expired > 0);
+        Ok(expired)
     }
 
     async fn aborted(
@@ -216,11 +220,13 @@ impl Backend for ModelBackend {
 
     async fn advance_log_start(
         &self,
+        fence: Option<&Fence>,
         partition: TopicPartition,
         offset: i64,
     ) -> Result<Option<PartitionState>> {
         let now_ms = self.env.now_ms();
         let mut state = self.state.lock();
+        fence.into_iter().try_for_each(|fence| state.check_fence(fence))?;
         let Some(found) = state.partitions.get_mut(&partition) else {
             return Ok(None);
         };
@@ -319,6 +325,7 @@ impl Backend for ModelBackend {
         validate::check_change(change)?;
         let now_ms = self.env.now_ms();
         let mut state = self.state.lock();
+        change.fence.iter().try_for_each(|fence| state.check_fence(fence))?;
         for check in &change.checks {
             let value = state.facts.get(check.key.as_str());
             if !validate::holds(check, value.map(|value| value.as_ref())) {

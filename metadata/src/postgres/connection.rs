@@ -2,8 +2,9 @@
 
 use super::error::{PgError, PgResult, is_ambiguous_commit};
 use super::options::PostgresOptions;
+use super::tls::{self, Tls};
 use floe_env::{Env, Error, Lane, Result};
-use futures::future::{BoxFuture, join_all};
+use futures::future::join_all;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use tokio_postgres::types::ToSql;
@@ -11,6 +12,17 @@ use tokio_postgres::{Client, NoTls, Row, Statement};
 
 /// Requests that one flight sends in order; `join_all` polls so few in the order given.
 const FLIGHT_REQUESTS_MAX: usize = 30;
+
+/// Statements are planned once: all find their rows by key, in the order of their parameters, and
+/// planning one for arrays of 10,000 keys takes longer than running it. Not every server of this
+/// protocol has the setting.
+const ONE_PLAN: &str = "SET plan_cache_mode TO force_generic_plan";
+
+/// Two transactions may lock rows in another order where one does not read them first: rather than
+/// wait for each other, the hasty one gives up.
+const BEGIN_WITHOUT_WAITING: &str = "BEGIN; SET LOCAL lock_timeout = '100ms'";
+
+type SqlResult = Result<Vec<Row>, tokio_postgres::Error>;
 
 /// The parameters of a statement.
 pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -30,9 +42,13 @@ impl Connection {
             options.schema
         );
         let set = client.batch_execute(&session);
+        let plans = client.batch_execute(ONE_PLAN);
         let durable = client.query_one("SHOW synchronous_commit", &[]);
-        let (set, durable) = futures::join!(set, durable);
+        let (set, plans, durable) = futures::join!(set, plans, durable);
         set.map_err(PgError::from)?;
+        if let Err(error) = plans {
+            tracing::debug!(%error, "the server plans each statement anew");
+        }
         let durable: String = durable.map_err(PgError::from)?.get(0);
         if durable == "off" {
             return Err(Error::invalid(
@@ -74,9 +90,7 @@ impl Connection {
         assert!(queries.len() < FLIGHT_REQUESTS_MAX, "a flight is sent in order");
         let statements = self.prepare_all(queries).await?;
         let begin = self.client.batch_execute("BEGIN");
-        let rows = queries.iter().zip(&statements);
-        let rows = rows.map(|(query, statement)| self.client.query(statement, query.parameters));
-        let (begun, rows) = futures::join!(begin, join_all(rows));
+        let (begun, rows) = futures::join!(begin, self.send(queries, &statements));
         begun?;
         // The first error is the cause of those after it.
         rows.into_iter().map(|rows| rows.map_err(PgError::from)).collect()
@@ -87,27 +101,27 @@ impl Connection {
     pub(crate) async fn commit(&self, changes: &[Query<'_>]) -> PgResult<()> {
         assert!(changes.len() < FLIGHT_REQUESTS_MAX, "a flight is sent in order");
         let statements = self.prepare_all(changes).await?;
-        let sent = changes.iter().zip(&statements);
-        let mut flight: Vec<BoxFuture<'_, Result<(), tokio_postgres::Error>>> = sent
-            .map(|(change, statement)| {
-                let answer = self.client.execute(statement, change.parameters);
-                Box::pin(async move { answer.await.map(|_| ()) }) as BoxFuture<'_, _>
-            })
-            .collect();
-        flight.push(Box::pin(self.client.batch_execute("COMMIT")));
-        let mut answers = join_all(flight).await;
-        let committed = answers.pop().expect("COMMIT was sent");
-        for answer in answers {
-            if let Err(error) = answer {
-                // An answer of the server to a statement before COMMIT: COMMIT rolled back.
-                let certain = error.code().is_some();
-                return Err(if certain { PgError::Sql(error) } else { PgError::Ambiguous(error) });
-            }
-        }
-        committed.map_err(|error| match is_ambiguous_commit(&error) {
-            true => PgError::Ambiguous(error),
-            false => PgError::Sql(error),
-        })
+        let commit = self.client.batch_execute("COMMIT");
+        let (answers, committed) = futures::join!(self.send(changes, &statements), commit);
+        committed_answers(Ok(()), answers, committed).map(|_| ())
+    }
+
+    /// Sends a whole transaction in one flight. It waits for no lock longer than a moment; then it
+    /// fails, as where any of its statements does, and the transaction is left to be rolled back.
+    pub(crate) async fn run_at_once(&self, queries: &[Query<'_>]) -> PgResult<Vec<Vec<Row>>> {
+        assert!(queries.len() + 1 < FLIGHT_REQUESTS_MAX, "a flight is sent in order");
+        let statements = self.prepare_all(queries).await?;
+        let begin = self.client.batch_execute(BEGIN_WITHOUT_WAITING);
+        let commit = self.client.batch_execute("COMMIT");
+        let (begun, answers, committed) =
+            futures::join!(begin, self.send(queries, &statements), commit);
+        committed_answers(begun, answers, committed)
+    }
+
+    /// Sends queries in order.
+    async fn send(&self, queries: &[Query<'_>], statements: &[Statement]) -> Vec<SqlResult> {
+        let queries = queries.iter().zip(statements);
+        join_all(queries.map(|(query, sql)| self.client.query(sql, query.parameters))).await
     }
 
     /// Leaves a transaction without changing anything.
@@ -129,6 +143,25 @@ impl Connection {
     }
 }
 
+/// The answers of a transaction that has ended with COMMIT.
+fn committed_answers(
+    begun: Result<(), tokio_postgres::Error>,
+    answers: Vec<SqlResult>,
+    committed: Result<(), tokio_postgres::Error>,
+) -> PgResult<Vec<Vec<Row>>> {
+    let answers = begun.and_then(|()| answers.into_iter().collect::<Result<Vec<_>, _>>());
+    let answers = answers.map_err(|error| {
+        // An answer of the server to a statement before COMMIT: COMMIT rolled back.
+        let certain = error.code().is_some();
+        if certain { PgError::Sql(error) } else { PgError::Ambiguous(error) }
+    })?;
+    committed.map_err(|error| match is_ambiguous_commit(&error) {
+        true => PgError::Ambiguous(error),
+        false => PgError::Sql(error),
+    })?;
+    Ok(answers)
+}
+
 /// A statement with its parameters.
 #[derive(Clone, Copy)]
 pub(crate) struct Query<'a> {
@@ -142,13 +175,28 @@ pub(crate) fn query<'a>(sql: &'static str, parameters: Parameters<'a>) -> Query<
 }
 
 async fn connect(env: &Env, options: &PostgresOptions) -> Result<Client> {
-    let connected = options.config.connect(NoTls).await;
-    let (client, connection) = connected.map_err(PgError::from)?;
+    let Some(roots) = &options.tls else {
+        let (client, connection) = options.config.connect(NoTls).await.map_err(PgError::from)?;
+        drive(env, connection);
+        return Ok(client);
+    };
+    let tls = Tls::load(env, roots).await?;
+    let connected = options.config.connect(tls).await;
+    let (client, connection) = connected
+        .map_err(|error| tls::explain(&error).unwrap_or_else(|| PgError::from(error).into()))?;
+    drive(env, connection);
+    Ok(client)
+}
+
+/// Runs a connection's reading and writing until its client is gone.
+fn drive(
+    env: &Env,
+    connection: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
+) {
     env.spawn("postgres-connection", Lane::Foreground, async move {
         // Whoever has the client sees the same.
         if let Err(error) = connection.await {
             tracing::debug!(%error, "connection to PostgreSQL ended");
         }
     });
-    Ok(client)
 }

@@ -1,4 +1,5 @@
-//! Keyed facts. Every fact that a change checks or writes is locked first, in order of keys. What
+//! Keyed facts. Every fact that a change checks or writes is locked first, its fence (which others
+//! may share) and then all in order of keys. What
 //! is checked to be absent is held by a row without a value, which is gone when the change ends.
 
 use super::connection::{Connection, Parameters, Query, query};
@@ -13,23 +14,36 @@ use kfs::TopicPartition;
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
 
-pub(super) const LOCK_FENCE: &str = "SELECT value FROM facts WHERE key = $1 FOR SHARE";
-pub(super) const LOCK_FENCE_ALONE: &str = "SELECT value FROM facts WHERE key = $1 FOR UPDATE";
+/// Parameter: the fence's key, or none.
+pub(super) const LOCK_FENCE: &str = "SELECT value FROM facts WHERE key = ANY ($1) FOR SHARE";
+pub(super) const LOCK_FENCE_ALONE: &str = "SELECT value FROM facts WHERE key = ANY ($1) FOR UPDATE";
+/// Locks a fact that must have this value, or divides by zero; and the server's clock.
+pub(super) const HOLD_FENCE: &str = "SELECT
+        1 / (SELECT count(*) FROM (
+            SELECT 1 FROM facts WHERE key = $1 AND value = $2 FOR SHARE
+        ) held),
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 /// Holds the place of a fact that is to be absent.
 pub(super) const HOLD_ABSENT: &str = "INSERT INTO facts (key)
     SELECT key FROM unnest($1::text[]) AS named (key) ORDER BY key ON CONFLICT DO NOTHING";
 const RELEASE_ABSENT: &str = "DELETE FROM facts WHERE key = ANY ($1) AND value IS NULL";
 
+/// The key of a fence, if there is one.
+pub(super) fn fence_key(fence: Option<&Fence>) -> Vec<&str> {
+    fence.map(|fence| fence.0.key.as_str()).into_iter().collect()
+}
+
 /// The key of a fence that holds while its fact is absent, if it is such a one.
-pub(super) fn absent_key(fence: &Fence) -> Vec<&str> {
-    match fence.0.expect {
-        Expect::Absent => vec![fence.0.key.as_str()],
-        Expect::Value(_) => Vec::new(),
-    }
+pub(super) fn absent_key(fence: Option<&Fence>) -> Vec<&str> {
+    let absent = fence.filter(|fence| fence.0.expect == Expect::Absent);
+    fence_key(absent)
 }
 
 /// Fails with `Fenced` where the locked row is not what the fence needs.
-pub(super) fn check_fence(fence: &Fence, rows: &[Row]) -> PgResult<()> {
+pub(super) fn check_fence(fence: Option<&Fence>, rows: &[Row]) -> PgResult<()> {
+    let Some(fence) = fence else {
+        return Ok(());
+    };
     let value: Option<Option<&[u8]>> = rows.first().map(|row| row.try_get(0)).transpose()?;
     if validate::holds(&fence.0, value.flatten()) {
         return Ok(());
@@ -85,12 +99,12 @@ struct Locked {
 
 pub(super) async fn change(fresh: FreshExtents<'_>, change: &Change) -> PgResult<ChangeOutcome> {
     let connection = fresh.sql;
-    let absent: Vec<&str> = change
-        .checks
-        .iter()
-        .filter(|check| check.expect == Expect::Absent)
-        .map(|check| check.key.as_str())
-        .collect();
+    let fence = change.fence.as_ref().map(|fence| &fence.0);
+    let absent = fence.into_iter().chain(&change.checks);
+    let absent = absent.filter(|check| check.expect == Expect::Absent);
+    let mut absent: Vec<&str> = absent.map(|check| check.key.as_str()).collect();
+    absent.sort_unstable();
+    absent.dedup();
     let (created, dropped) = log::partition_changes(change);
     let locked = lock(connection, change, &absent, &created, &dropped).await?;
     let holds = |check: &crate::facts::Check| {
@@ -123,13 +137,17 @@ async fn lock(
     let named: Vec<&str> = checked.chain(written).collect();
     let (create_topics, create_indexes) = columns(created);
     let (drop_topics, drop_indexes) = columns(dropped);
+    let fence = change.fence.as_ref();
+    let fence_key = fence_key(fence);
     let absent: Parameters<'_> = &[&absent];
+    let fenced: Parameters<'_> = &[&fence_key];
     let facts: Parameters<'_> = &[&named];
     let drops: Parameters<'_> = &[&drop_topics, &drop_indexes];
     let creates: Parameters<'_> = &[&create_topics, &create_indexes];
     let answers = connection
         .begin(&[
             query(HOLD_ABSENT, absent),
+            query(LOCK_FENCE, fenced),
             query(
                 "SELECT key, value FROM facts WHERE key = ANY ($1) ORDER BY key FOR UPDATE",
                 facts,
@@ -139,20 +157,21 @@ async fn lock(
             query(super::NOW, &[]),
         ])
         .await?;
+    check_fence(fence, &answers[1])?;
     let mut facts = BTreeMap::new();
-    for row in &answers[1] {
+    for row in &answers[2] {
         if let Some(value) = row.try_get::<_, Option<Vec<u8>>>(1)? {
             facts.insert(row.try_get(0)?, value);
         }
     }
     let mut fresh = Vec::new();
-    for row in &answers[2] {
+    for row in &answers[3] {
         let (partition, row) = log::partition_of_row(row)?;
         fresh.push(Wanted { partition, range: row.fresh_range(), limit: usize::MAX });
     }
-    let existing = answers[3].iter().map(|row| Ok(log::partition_of_row(row)?.0));
+    let existing = answers[4].iter().map(|row| Ok(log::partition_of_row(row)?.0));
     let existing: PgResult<Vec<TopicPartition>> = existing.collect();
-    Ok(Locked { facts, existing: existing?, fresh, now_ms: super::now_of(&answers[4])? })
+    Ok(Locked { facts, existing: existing?, fresh, now_ms: super::now_of(&answers[5])? })
 }
 
 /// The partitions that begin and end with a change.

@@ -296,16 +296,25 @@ pub(super) async fn aborted(
 
 pub(super) async fn advance_log_start(
     fresh: FreshExtents<'_>,
-    partition: TopicPartition,
-    offset: i64,
+    fence: Option<&Fence>,
+    (partition, offset): (TopicPartition, i64),
 ) -> PgResult<Option<PartitionState>> {
     let connection = fresh.sql;
     let (topics, indexes) = super::columns(&[partition]);
     let named: Parameters<'_> = &[&topics, &indexes];
-    let answers =
-        connection.begin(&[query(LOCK_PARTITIONS, named), query(super::NOW, &[])]).await?;
-    let before = answers[0].first().map(partition_of_row).transpose()?.map(|(_, row)| row);
-    let now_ms = super::now_of(&answers[1])?;
+    let (absent, key) = (facts::absent_key(fence), facts::fence_key(fence));
+    let (held, fenced): (Parameters<'_>, Parameters<'_>) = (&[&absent], &[&key]);
+    let answers = connection
+        .begin(&[
+            query(facts::HOLD_ABSENT, held),
+            query(facts::LOCK_FENCE, fenced),
+            query(LOCK_PARTITIONS, named),
+            query(super::NOW, &[]),
+        ])
+        .await?;
+    facts::check_fence(fence, &answers[1])?;
+    let before = answers[2].first().map(partition_of_row).transpose()?.map(|(_, row)| row);
+    let now_ms = super::now_of(&answers[3])?;
     let target = before.map(|row| (offset.min(row.state.high_watermark), row));
     let Some((log_start, row)) = target.filter(|(start, row)| *start > row.state.log_start_offset)
     else {
@@ -326,7 +335,8 @@ pub(super) async fn advance_log_start(
     connection.query(DROP_EXTENTS_BELOW, dropped).await?;
     let rows = connection.query(PARTITIONS, named).await?;
     let after = rows.first().map(partition_of_row).transpose()?;
-    connection.commit(&[lock, release, drop, query(DROP_ABORTED_BELOW, below)]).await?;
+    let aborted = query(DROP_ABORTED_BELOW, below);
+    connection.commit(&[lock, release, drop, aborted, facts::release(held)]).await?;
     Ok(after.map(|(_, row)| row.state))
 }
 
@@ -402,11 +412,11 @@ pub(super) async fn begin_replacement(
     offset: i64,
     count: usize,
 ) -> PgResult<(Option<Page>, i64)> {
-    let absent = facts::absent_key(fence);
+    let absent = facts::absent_key(Some(fence));
     let (topics, indexes) = super::columns(&[partition]);
     let limit = sql_limit(count);
     let held: Parameters<'_> = &[&absent];
-    let key: &str = fence.0.key.as_str();
+    let key = facts::fence_key(Some(fence));
     let fence_key: Parameters<'_> = &[&key];
     let named: Parameters<'_> = &[&topics, &indexes];
     let page: Parameters<'_> = &[&partition.topic.0, &partition.partition.0, &offset, &limit];
@@ -419,6 +429,6 @@ pub(super) async fn begin_replacement(
             query(super::NOW, &[]),
         ])
         .await?;
-    facts::check_fence(fence, &answers[1])?;
+    facts::check_fence(Some(fence), &answers[1])?;
     Ok((page_of_rows(&answers[3])?, super::now_of(&answers[4])?))
 }

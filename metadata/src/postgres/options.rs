@@ -1,12 +1,16 @@
 //! Where the metadata is: `postgres://user:password@host:port/database?schema=name`. All other
-//! parameters are PostgreSQL's own. TLS is not spoken yet: `sslmode=require` fails at the start.
+//! parameters are PostgreSQL's own, but for `sslmode`: `disable`, as without it, is plain text, and
+//! `require` and `verify-full` are both TLS with a verified certificate, whose authority is in the
+//! file `sslrootcert` or known to the system.
 
 #[cfg(test)]
 mod tests;
 
+use super::tls::Roots;
 use floe_env::{Error, Result};
 use std::time::Duration;
 use tokio_postgres::Config;
+use tokio_postgres::config::SslMode;
 
 /// The SQL schema without `schema=`.
 pub const DEFAULT_SCHEMA: &str = "floe";
@@ -22,6 +26,8 @@ pub struct PostgresOptions {
     pub(crate) config: Config,
     pub(crate) schema: String,
     pub(crate) is_exclusive: bool,
+    /// Whom TLS trusts; without, nothing is encrypted.
+    pub(crate) tls: Option<Roots>,
 }
 
 impl PostgresOptions {
@@ -29,11 +35,14 @@ impl PostgresOptions {
     pub fn parse(url: &str) -> Result<Self> {
         let (base, parameters) = url.split_once('?').unwrap_or((url, ""));
         let mut schema = DEFAULT_SCHEMA.to_owned();
+        let (mut mode, mut root_file) = ("disable", None);
         let mut others = Vec::new();
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
-            match parameter.strip_prefix("schema=") {
-                Some(name) => schema = name.to_owned(),
-                None => others.push(parameter),
+            match parameter.split_once('=') {
+                Some(("schema", name)) => schema = name.to_owned(),
+                Some(("sslmode", name)) => mode = name,
+                Some(("sslrootcert", path)) => root_file = Some(percent_decoded(path)?),
+                _ => others.push(parameter),
             }
         }
         check_schema(&schema)?;
@@ -46,7 +55,9 @@ impl PostgresOptions {
             config.application_name(format!("floe (pid {})", std::process::id()));
         }
         config.connect_timeout(CONNECT_TIMEOUT).tcp_user_timeout(SILENT_SERVER_TIMEOUT);
-        Ok(Self { config, schema, is_exclusive: true })
+        let tls = tls_of(mode, root_file)?;
+        config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
+        Ok(Self { config, schema, is_exclusive: true, tls })
     }
 
     /// The same in another SQL schema.
@@ -76,6 +87,35 @@ impl PostgresOptions {
     pub fn schema(&self) -> &str {
         &self.schema
     }
+}
+
+/// What `sslmode` and `sslrootcert` ask for.
+fn tls_of(mode: &str, root_file: Option<String>) -> Result<Option<Roots>> {
+    let roots = root_file.map_or(Roots::System, |path| Roots::File(path.into()));
+    match (mode, &roots) {
+        ("require" | "verify-full", _) => Ok(Some(roots)),
+        ("disable", Roots::System) => Ok(None),
+        ("disable", Roots::File(_)) => Err(Error::invalid(
+            "sslrootcert without TLS: add sslmode=verify-full to the PostgreSQL address",
+        )),
+        _ => Err(Error::invalid(format!(
+            "sslmode={mode}: Floe knows disable, and verify-full (or require, which is the same \
+             here), which always verify the server's certificate and name"
+        ))),
+    }
+}
+
+/// A parameter of an address without its `%` escapes.
+fn percent_decoded(text: &str) -> Result<String> {
+    let malformed = || Error::invalid("the PostgreSQL address has a malformed % escape");
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2).ok_or_else(malformed)?;
+        bytes.push(u8::from_str_radix(code, 16).map_err(|_| malformed())?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).map_err(|_| malformed())
 }
 
 /// So that the name needs no quotes anywhere.

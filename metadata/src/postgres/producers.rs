@@ -1,9 +1,10 @@
 //! Idempotent producers: those packed in their partition's row, and the spilled ones.
 
-use super::columns;
 use super::connection::{Connection, Parameters, query};
 use super::error::PgResult;
+use super::{columns, facts};
 use crate::codec;
+use crate::facts::Fence;
 use crate::producers::{PartitionProducers, is_expired};
 use crate::rows::ProducerState;
 use kfs::{ProducerEpoch, ProducerId, TopicPartition};
@@ -26,7 +27,7 @@ const ALL: &str = "SELECT p.producers, s.producer, s.epoch, s.batches, s.transac
     FROM partitions p LEFT JOIN producers s ON s.topic = p.topic AND s.partition = p.partition
     WHERE p.topic = $1 AND p.partition = $2";
 const DELETE_SPILLED: &str = "DELETE FROM producers WHERE topic = $1 AND partition = $2";
-const WRITE_PACKED: &str = "UPDATE partitions SET producers = $3
+const WRITE_PACKED: &str = "UPDATE partitions SET producers = $3, version = version + 1
     WHERE topic = $1 AND partition = $2";
 
 /// Producers that get rows of their own, as columns.
@@ -109,6 +110,7 @@ pub(super) async fn producers(
 /// packed again, as far as it fits.
 pub(super) async fn expire(
     connection: &Connection,
+    fence: Option<&Fence>,
     partition: TopicPartition,
     written_before_ms: i64,
 ) -> PgResult<usize> {
@@ -117,13 +119,22 @@ pub(super) async fn expire(
         return Ok(0);
     }
     let named: Parameters<'_> = &[&partition.topic.0, &partition.partition.0];
-    let locked = [query(LOCK_PACKED, named), query(ALL_SPILLED, named)];
-    let answers = connection.begin(&locked).await?;
-    let mut producers = match answers[0].first() {
+    let (absent, key) = (facts::absent_key(fence), facts::fence_key(fence));
+    let (held, fenced): (Parameters<'_>, Parameters<'_>) = (&[&absent], &[&key]);
+    let answers = connection
+        .begin(&[
+            query(facts::HOLD_ABSENT, held),
+            query(facts::LOCK_FENCE, fenced),
+            query(LOCK_PACKED, named),
+            query(ALL_SPILLED, named),
+        ])
+        .await?;
+    facts::check_fence(fence, &answers[1])?;
+    let mut producers = match answers[2].first() {
         Some(row) => codec::decode_producers(row.try_get(0)?)?,
         None => PartitionProducers::default(),
     };
-    for row in &answers[1] {
+    for row in &answers[3] {
         producers.put_spilled(producer_of_row(row, 0)?);
     }
     let expired = producers.expire(written_before_ms);
@@ -140,6 +151,7 @@ pub(super) async fn expire(
             query(DELETE_SPILLED, named),
             query(SpilledColumns::UPSERT, &rows),
             query(WRITE_PACKED, update),
+            facts::release(held),
         ])
         .await?;
     Ok(expired)

@@ -162,7 +162,7 @@ impl Changed<'_> {
         let fresh_from = self.row.fresh_from.max(after_sources);
         let total = |extents: &[Extent]| to_stored(extents.iter().map(Extent::bytes).sum());
         let grown = total(&replacement.replacement)? - total(sources)?;
-        let absent = facts::absent_key(self.fence);
+        let absent = facts::absent_key(Some(self.fence));
         let (topic, index) = (partition.topic.0, partition.partition.0);
         let release: Parameters<'_> = &[&absent];
         let objects: Parameters<'_> = &[&new_ids, &named.new, &size];

@@ -52,6 +52,7 @@ pub(crate) fn change(
     now_ms: i64,
 ) -> SqlResult<ChangeOutcome> {
     let sql = fresh.sql;
+    change.fence.iter().try_for_each(|fence| check_fence(sql, fence))?;
     for check in &change.checks {
         if !validate::holds(check, value(sql, &check.key)?.as_deref()) {
             return Ok(ChangeOutcome::Rejected);

@@ -2,8 +2,9 @@
 
 use super::error::{SqlError, SqlResult};
 use super::fresh::{self, FreshExtents};
-use super::{objects, sql_limit};
+use super::{facts, objects, sql_limit};
 use crate::codec::{self, stored_unsigned, to_stored};
+use crate::facts::Fence;
 use crate::fresh::{PartitionRow, Placed, Released, Wanted};
 use crate::rows::{AbortedTransaction, Extent, ExtentPage, PartitionState, Place};
 use crate::validate;
@@ -328,11 +329,12 @@ pub(crate) fn aborted(
 
 pub(crate) fn advance_log_start(
     fresh: FreshExtents<'_>,
-    partition: TopicPartition,
-    offset: i64,
+    fence: Option<&Fence>,
+    (partition, offset): (TopicPartition, i64),
     now_ms: i64,
 ) -> SqlResult<Option<PartitionState>> {
     let sql = fresh.sql;
+    fence.into_iter().try_for_each(|fence| facts::check_fence(sql, fence))?;
     let Some(row) = partition_row(sql, partition)? else {
         return Ok(None);
     };

@@ -1,7 +1,9 @@
 //! Idempotent producers: those packed in their partition's row, and the spilled ones.
 
 use super::error::SqlResult;
+use super::facts;
 use crate::codec;
+use crate::facts::Fence;
 use crate::producers::PartitionProducers;
 use crate::rows::ProducerState;
 use kfs::{ProducerEpoch, ProducerId, TopicPartition};
@@ -87,9 +89,11 @@ pub(crate) fn producers(
 /// All that is left is packed again, as far as it fits.
 pub(crate) fn expire(
     sql: &Connection,
+    fence: Option<&Fence>,
     partition: TopicPartition,
     written_before_ms: i64,
 ) -> SqlResult<usize> {
+    fence.into_iter().try_for_each(|fence| facts::check_fence(sql, fence))?;
     let Some(mut producers) = all_of(sql, partition)? else {
         return Ok(0);
     };
@@ -104,8 +108,11 @@ pub(crate) fn expire(
         producers.has_spilled = false;
         spill(sql, partition, &producers.spill())?;
     }
-    sql.prepare_cached("UPDATE partitions SET producers = ?3 WHERE topic = ?1 AND partition = ?2")?
-        .execute((named.0, named.1, codec::encode_producers(&producers)))?;
+    let mut update = sql.prepare_cached(
+        "UPDATE partitions SET producers = ?3, version = version + 1
+         WHERE topic = ?1 AND partition = ?2",
+    )?;
+    update.execute((named.0, named.1, codec::encode_producers(&producers)))?;
     Ok(expired)
 }
 

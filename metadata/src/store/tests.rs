@@ -67,10 +67,11 @@ impl Backend for Forgetful {
     }
     async fn expire_producers(
         &self,
+        fence: Option<&Fence>,
         partition: TopicPartition,
         written_before_ms: i64,
     ) -> Result<usize> {
-        self.model.expire_producers(partition, written_before_ms).await
+        self.model.expire_producers(fence, partition, written_before_ms).await
     }
     async fn aborted(
         &self,
@@ -82,10 +83,11 @@ impl Backend for Forgetful {
     }
     async fn advance_log_start(
         &self,
+        fence: Option<&Fence>,
         partition: TopicPartition,
         offset: i64,
     ) -> Result<Option<PartitionState>> {
-        self.model.advance_log_start(partition, offset).await
+        self.model.advance_log_start(fence, partition, offset).await
     }
     async fn replace_extents(
         &self,
@@ -184,7 +186,7 @@ async fn ids_and_epochs_are_not_issued_twice_after_lost_answers() {
 async fn others_pass_an_unknown_outcome_on() {
     let (backend, store) = forgetful();
     backend.lost_answers.store(1, Ordering::Relaxed);
-    let error = store.put_group("g", None, Bytes::from_static(b"1"), None).await.unwrap_err();
+    let error = store.put_group("g", None, Bytes::from_static(b"1")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
     assert_eq!(store.group("g").await.unwrap(), Some(Bytes::from_static(b"1")));
 }

@@ -21,7 +21,7 @@ fn put(key: &FactKey, text: &str) -> Write {
 }
 
 async fn change(context: &Context, checks: Vec<Check>, writes: Vec<Write>) -> ChangeOutcome {
-    let change = Change { checks, writes, partitions: Vec::new() };
+    let change = Change { checks, writes, ..Change::default() };
     context.store.backend().change(&change).await.unwrap()
 }
 
@@ -171,7 +171,7 @@ pub(super) async fn partitions_change_with_facts(context: &Context) {
     let new = TopicPartition { topic, partition: PartitionIndex(0) };
     let partitions = vec![PartitionChange::Create(new), PartitionChange::Drop(existing)];
     let writes = vec![put(&key, "1")];
-    let change = Change { checks: vec![is(&key, "no")], writes, partitions };
+    let change = Change { checks: vec![is(&key, "no")], writes, partitions, fence: None };
     let outcome = context.store.backend().change(&change).await.unwrap();
     assert_eq!(outcome, ChangeOutcome::Rejected);
     assert_eq!(context.state(new).await, None);
@@ -184,7 +184,7 @@ pub(super) async fn partitions_change_with_facts(context: &Context) {
     // Creating what is there fails, with all that goes with it.
     let writes = vec![put(&key, "2")];
     let partitions = vec![PartitionChange::Create(new)];
-    let change = Change { checks: Vec::new(), writes, partitions };
+    let change = Change { writes, partitions, ..Change::default() };
     let error = context.store.backend().change(&change).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(context.store.backend().get(&[key]).await.unwrap(), [Some(value("1"))]);

@@ -1,6 +1,7 @@
 //! Cases of what stands once above every backend.
 
 use super::*;
+use crate::deletion::DeletionStop;
 use crate::groups::{CommittedOffset, group_check};
 use crate::tables::{TableName, TablePointer};
 use crate::topics::{Topic, TopicChange, TopicCreation};
@@ -143,7 +144,7 @@ pub(super) async fn groups(context: &Context) {
     use ChangeOutcome::{Applied, Rejected};
     let group = format!("g/{}", context.number);
     let record = |text: &'static str| Bytes::from_static(text.as_bytes());
-    let put = |expected, next| context.store.put_group(&group, expected, next, None);
+    let put = |expected, next| context.store.put_group(&group, expected, next);
     assert_eq!(put(Some(record("0")), record("1")).await.unwrap(), Rejected);
     assert_eq!(put(None, record("1")).await.unwrap(), Applied);
     assert_eq!(put(None, record("2")).await.unwrap(), Rejected);
@@ -156,7 +157,7 @@ pub(super) async fn groups(context: &Context) {
     assert_eq!(context.store.groups_after(None, 1).await.unwrap().len(), 1);
     assert!(!context.store.groups_after(Some(&group), usize::MAX).await.unwrap().contains(&whole));
     fences_hold_for_groups(context, &group).await;
-    let delete = |expected| context.store.delete_group(&group, expected, None);
+    let delete = |expected| context.store.delete_group(&group, expected);
     assert_eq!(delete(Some(record("1"))).await.unwrap(), Rejected);
     assert_eq!(delete(Some(record("2"))).await.unwrap(), Applied);
     assert_eq!(context.store.group(&group).await.unwrap(), None);
@@ -166,13 +167,13 @@ pub(super) async fn groups(context: &Context) {
 async fn fences_hold_for_groups(context: &Context, group: &str) {
     let record = || Some(Bytes::from_static(b"2"));
     let broker = context.broker().await;
-    let fence = Some(&broker.fence);
-    let put = |fence| context.store.put_group(group, record(), Bytes::from_static(b"2"), fence);
-    assert_eq!(put(fence).await.unwrap(), ChangeOutcome::Applied);
+    let store = context.store.fenced_by(broker.fence.clone());
+    let put = || store.put_group(group, record(), Bytes::from_static(b"2"));
+    assert_eq!(put().await.unwrap(), ChangeOutcome::Applied);
     context.register(broker.id).await;
-    assert_eq!(put(fence).await.unwrap(), ChangeOutcome::Rejected);
-    let deleted = context.store.delete_group(group, record(), fence).await.unwrap();
-    assert_eq!(deleted, ChangeOutcome::Rejected);
+    assert_eq!(put().await.unwrap_err().kind(), ErrorKind::Fenced);
+    let deleted = store.delete_group(group, record()).await.unwrap_err();
+    assert_eq!(deleted.kind(), ErrorKind::Fenced);
 }
 
 pub(super) async fn group_offsets(context: &Context) {
@@ -187,7 +188,7 @@ pub(super) async fn group_offsets(context: &Context) {
         expires_ms: (offset > 9).then_some(offset),
     };
     let record = Bytes::from_static(b"member");
-    context.store.put_group(&group, None, record.clone(), None).await.unwrap();
+    context.store.put_group(&group, None, record.clone()).await.unwrap();
     let all: Vec<_> = partitions.iter().map(|p| (*p, offset(i64::from(p.partition.0)))).collect();
     let commit = |offsets, check| context.store.commit_offsets(&group, offsets, check);
     let stale = Some(group_check(&group, None));
@@ -211,7 +212,7 @@ pub(super) async fn group_offsets(context: &Context) {
     context.store.commit_offsets(&other, &newer, None).await.unwrap();
     let named = context.store.groups_with_offsets().await.unwrap();
     assert!(named.contains(&group) && named.contains(&other));
-    assert_eq!(context.store.delete_group(&group, Some(record), None).await.unwrap(), Applied);
+    assert_eq!(context.store.delete_group(&group, Some(record)).await.unwrap(), Applied);
     assert_eq!(context.store.offsets(&group).await.unwrap(), BTreeMap::new());
     assert_eq!(context.store.offsets(&other).await.unwrap().len(), 1);
 }
@@ -256,8 +257,9 @@ pub(super) async fn new_incarnation(context: &Context) {
     let ids = context.store.allocate_producer_ids(1).await.unwrap();
     let previous = context.store.incarnation().await.unwrap().unwrap();
     let next = Uuid::from_u128(99);
-    let begin = |previous, next| context.store.begin_incarnation(previous, next);
+    let begin = |previous, next| context.store.begin_incarnation(previous, next, "restored");
     assert_eq!(begin(next, previous).await.unwrap(), ChangeOutcome::Rejected);
+    assert_eq!(context.store.deletion_stop().await.unwrap(), None);
     assert_eq!(begin(previous, next).await.unwrap(), ChangeOutcome::Applied);
     assert_eq!(context.store.incarnation().await.unwrap(), Some(next));
     let id = context.fresh_topic();
@@ -269,4 +271,12 @@ pub(super) async fn new_incarnation(context: &Context) {
     assert!(again.epoch.0 > broker.epoch.0 + 1_000_000);
     let later = context.store.allocate_producer_ids(1).await.unwrap();
     assert!(later.start > ids.end + 1_000_000_000);
+    let stop = context.store.deletion_stop().await.unwrap().unwrap();
+    assert_eq!(stop.reason, "restored");
+    let other = DeletionStop { reason: "another".to_owned(), ..stop.clone() };
+    let allow = |stop| context.store.allow_deletion(stop);
+    assert_eq!(allow(&other).await.unwrap(), ChangeOutcome::Rejected);
+    assert_eq!(allow(&stop).await.unwrap(), ChangeOutcome::Applied);
+    assert_eq!(context.store.deletion_stop().await.unwrap(), None);
+    assert_eq!(allow(&stop).await.unwrap(), ChangeOutcome::Rejected);
 }

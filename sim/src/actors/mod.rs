@@ -1,10 +1,11 @@
 //! Who uses the broker: producers, consumers, one who makes and deletes topics, one who deletes
-//! records, one who queries tables, and the clock.
+//! records, one who queries tables, a consumer group's member, and the clock.
 
 pub mod churn;
 pub mod consumer;
 pub mod deleter;
 pub mod looker;
+pub mod member;
 pub mod producer;
 
 use crate::client::{Connection, Gone};

@@ -129,7 +129,7 @@ async fn create(
         let message = format!("Topic '{name}' collides with existing topic: {other}");
         return Err(Refused::new(ErrorCode::InvalidTopicException, message));
     }
-    let server = ServerValues::of(&broker.config);
+    let server = ServerValues::of_topic(&broker.config, name);
     let configs = configs(&topic.configs, server)?;
     let (partitions, factor) = shape(broker, topic)?;
     let described = topic_configs::describe(&configs, server);
@@ -242,7 +242,7 @@ mod tests {
     use floe_wire::messages::create_topics_request::CreatableReplicaAssignment;
 
     const SERVER: ServerValues =
-        ServerValues { message_max_bytes: 1_048_588, iceberg_enable: true };
+        ServerValues { message_max_bytes: 1_048_588, iceberg_enable: true, table_by_default: true };
 
     fn assigning(parts: &[(i32, &[i32])]) -> CreatableTopic {
         let assignment = |&(index, ids): &(i32, &[i32])| {

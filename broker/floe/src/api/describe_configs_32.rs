@@ -71,7 +71,8 @@ async fn describe(
     match resource.resource_type {
         TOPIC => {
             let known = config_resources::topic(broker, name).await?;
-            Ok(topic_configs::describe(&known.topic.configs, ServerValues::of(&broker.config)))
+            let server = ServerValues::of_topic(&broker.config, name);
+            Ok(topic_configs::describe(&known.topic.configs, server))
         }
         BROKER if name.is_empty() => Ok(Vec::new()),
         BROKER => {

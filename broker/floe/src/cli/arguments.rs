@@ -32,6 +32,8 @@ pub(super) enum Command {
     Segments(SegmentsCommand),
     /// Check the configuration, the stores and the addresses, and say what is wrong.
     Doctor(DoctorArguments),
+    /// Make metadata that was put back from a backup the one that holds. No broker may run.
+    Restore(RestoreArguments),
     /// Show the version.
     Version,
 }
@@ -121,9 +123,18 @@ pub(super) struct InspectArguments {
 }
 
 #[derive(Args, Debug)]
+pub(super) struct RestoreArguments {
+    #[command(flatten)]
+    pub(super) settings: SettingFlags,
+}
+
+#[derive(Args, Debug)]
 pub(super) struct DoctorArguments {
     #[command(flatten)]
     pub(super) settings: SettingFlags,
+    /// After a restore: let objects be deleted again, once what is lost has been shown.
+    #[arg(long)]
+    pub(super) reconcile: bool,
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,

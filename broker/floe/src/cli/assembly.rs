@@ -23,14 +23,20 @@ pub trait Assembly: Send + Sync + 'static {
     async fn check_metadata(&self, env: &Env, config: &Config) -> Result<String>;
 
     /// Lists what is in the bucket under the cluster's root and compares it with the metadata
-    /// store; changes nothing. `progress` is told from time to time how far it is. Called only
+    /// store; changes nothing, but that `allows_deletion` lets objects be deleted again that a
+    /// restore has kept. `progress` is told from time to time how far it is. Called only
     /// where both stores could be opened.
     async fn reconcile(
         &self,
         env: &Env,
         config: &Config,
+        allows_deletion: bool,
         progress: &(dyn Fn(String) + Send + Sync),
     ) -> Result<Reconciliation>;
+
+    /// Makes metadata that was put back from a backup the one that holds. Answers what was done, in
+    /// a few words.
+    async fn restore(&self, env: &Env, config: &Config) -> Result<String>;
 }
 
 /// What a running broker is handed.
@@ -65,4 +71,18 @@ pub struct Reconciliation {
     pub problems: Vec<String>,
     /// What is worth knowing, such as bytes that the next clean-up removes.
     pub notes: Vec<String>,
+    /// Whether objects are deleted.
+    pub deletion: Deletion,
+}
+
+/// Whether objects are deleted that nothing names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub enum Deletion {
+    /// They are.
+    #[default]
+    Goes,
+    /// Nothing is, for this reason.
+    Stopped(String),
+    /// It had been stopped, and goes on now.
+    Allowed,
 }

@@ -1,8 +1,9 @@
 //! `floe doctor`: looks at everything that a broker needs, changes nothing, and says what is wrong
-//! and what to do about it.
+//! and what to do about it. With `--reconcile` it then lets objects be deleted again that a restore
+//! has kept.
 
 use super::arguments::DoctorArguments;
-use super::assembly::{Assembly, Reconciliation};
+use super::assembly::{Assembly, Deletion, Reconciliation};
 use super::client::Client;
 use super::{Failure, Outcome, print, print_json, runtime};
 use crate::config::{Address, Config, Machine};
@@ -52,8 +53,9 @@ impl Finding {
 
 pub(super) fn run(arguments: DoctorArguments, assembly: Arc<dyn Assembly>) -> Outcome {
     let config = arguments.settings.config()?;
-    let findings =
-        runtime::run_command(async |env| examine(&env, &config, assembly.as_ref()).await)?;
+    let findings = runtime::run_command(async |env| {
+        examine(&env, &config, assembly.as_ref(), arguments.reconcile).await
+    })?;
     if arguments.json {
         print_json(&findings)?;
     } else {
@@ -63,8 +65,13 @@ pub(super) fn run(arguments: DoctorArguments, assembly: Arc<dyn Assembly>) -> Ou
     if has_failure { Err(Failure::Reported) } else { Ok(()) }
 }
 
-/// Makes every check.
-pub(super) async fn examine(env: &Env, config: &Config, assembly: &dyn Assembly) -> Vec<Finding> {
+/// Makes every check; `reconciles` lets objects be deleted again that a restore has kept.
+pub(super) async fn examine(
+    env: &Env,
+    config: &Config,
+    assembly: &dyn Assembly,
+    reconciles: bool,
+) -> Vec<Finding> {
     let mut findings = vec![Finding::new("config", Level::Ok, "every setting is valid")];
     findings.push(check_memory(config, Machine::current()));
     findings.push(check_data(env, config).await);
@@ -78,7 +85,7 @@ pub(super) async fn examine(env: &Env, config: &Config, assembly: &dyn Assembly)
     findings.push(opened("store", store));
     findings.push(opened("metadata", metadata));
     if both_opened {
-        let reconciled = assembly.reconcile(env, config, &progress).await;
+        let reconciled = assembly.reconcile(env, config, reconciles, &progress).await;
         match reconciled {
             Ok(reconciled) => findings.extend(compared(reconciled)),
             Err(error) => {
@@ -176,7 +183,7 @@ fn opened(check: &'static str, result: Result<String, Error>) -> Finding {
 }
 
 fn compared(reconciled: Reconciliation) -> Vec<Finding> {
-    let Reconciliation { objects, problems, notes } = reconciled;
+    let Reconciliation { objects, problems, notes, deletion } = reconciled;
     let mut findings = Vec::with_capacity(1 + problems.len() + notes.len());
     if problems.is_empty() {
         let text = format!("{objects} objects agree with the metadata");
@@ -186,5 +193,20 @@ fn compared(reconciled: Reconciliation) -> Vec<Finding> {
     let noted = |text| Finding::new("objects", Level::Warning, text);
     findings.extend(problems.into_iter().map(failed));
     findings.extend(notes.into_iter().map(noted));
+    match deletion {
+        Deletion::Goes => {}
+        Deletion::Stopped(reason) => findings.push(Finding::new(
+            "deletion",
+            Level::Warning,
+            format!(
+                "nothing is deleted from the object store, because {reason}: `floe doctor \
+                 --reconcile` lets what nothing names be deleted"
+            ),
+        )),
+        Deletion::Allowed => {
+            let text = "objects that nothing names are deleted again";
+            findings.push(Finding::new("deletion", Level::Ok, text));
+        }
+    }
     findings
 }

@@ -12,6 +12,7 @@ mod config_command;
 mod doctor;
 mod logging;
 mod remote;
+mod restore;
 mod runtime;
 mod segments;
 mod serve;
@@ -19,7 +20,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use assembly::{Assembly, Endpoints, Reconciliation, Serving};
+pub use assembly::{Assembly, Deletion, Endpoints, Reconciliation, Serving};
 
 use crate::text;
 use arguments::{Command, CommandLine, SegmentsCommand};
@@ -74,6 +75,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, assembly: Arc<dyn Asse
         Command::Tables(arguments) => remote::tables(arguments),
         Command::Segments(SegmentsCommand::Inspect(arguments)) => segments::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments, assembly),
+        Command::Restore(arguments) => restore::run(arguments, assembly),
         Command::Version => print(&format!("floe {}\n", env!("CARGO_PKG_VERSION"))),
     };
     let (error, code) = match outcome {

@@ -1,5 +1,5 @@
 use super::arguments::{Command, CommandLine};
-use super::assembly::{Assembly, Endpoints, Reconciliation, Serving};
+use super::assembly::{Assembly, Deletion, Endpoints, Reconciliation, Serving};
 use super::client::{Client, escape};
 use super::doctor::{Level, examine};
 use super::*;
@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 
 /// An assembly whose stores can be opened or not.
 struct FakeAssembly {
+    is_restored: bool,
     store: Result<String>,
     problems: Vec<String>,
 }
@@ -41,15 +42,26 @@ impl Assembly for FakeAssembly {
         &self,
         _env: &Env,
         _config: &Config,
+        allows_deletion: bool,
         progress: &(dyn Fn(String) + Send + Sync),
     ) -> Result<Reconciliation> {
         progress("1 object".to_owned());
-        Ok(Reconciliation { objects: 1, problems: self.problems.clone(), notes: Vec::new() })
+        let deletion = match (self.is_restored, allows_deletion) {
+            (false, _) => Deletion::Goes,
+            (true, true) => Deletion::Allowed,
+            (true, false) => Deletion::Stopped("the metadata was put back".to_owned()),
+        };
+        let problems = self.problems.clone();
+        Ok(Reconciliation { objects: 1, problems, notes: Vec::new(), deletion })
+    }
+
+    async fn restore(&self, _env: &Env, _config: &Config) -> Result<String> {
+        Err(Error::invalid("this assembly restores nothing"))
     }
 }
 
 fn healthy() -> FakeAssembly {
-    FakeAssembly { store: Ok("writable".to_owned()), problems: Vec::new() }
+    FakeAssembly { store: Ok("writable".to_owned()), problems: Vec::new(), is_restored: false }
 }
 
 fn parse(line: &str) -> std::result::Result<CommandLine, clap::Error> {
@@ -215,7 +227,7 @@ async fn doctor_finds_what_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = doctor_config(folder.path());
     let env = Env::current();
-    let findings = examine(&env, &config, &healthy()).await;
+    let findings = examine(&env, &config, &healthy(), false).await;
     assert!(findings.iter().all(|finding| finding.level == Level::Ok), "{findings:?}");
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert!(left.is_empty(), "doctor leaves nothing behind: {left:?}");
@@ -225,18 +237,25 @@ async fn doctor_finds_what_is_wrong() {
         findings.iter().filter(has_failed).any(|finding| finding.check == check)
     };
     let lost = FakeAssembly { problems: vec!["object x is missing".to_owned()], ..healthy() };
-    assert!(failed(&examine(&env, &config, &lost).await, "objects"));
+    assert!(failed(&examine(&env, &config, &lost, false).await, "objects"));
     let down = FakeAssembly { store: Err(Error::unavailable("no route")), ..healthy() };
-    let findings = examine(&env, &config, &down).await;
+    let findings = examine(&env, &config, &down, false).await;
     assert!(failed(&findings, "store") && !failed(&findings, "objects"), "{findings:?}");
+
+    let restored = FakeAssembly { is_restored: true, ..healthy() };
+    for (reconciles, level) in [(false, Level::Warning), (true, Level::Ok)] {
+        let findings = examine(&env, &config, &restored, reconciles).await;
+        let deletion = findings.iter().find(|finding| finding.check == "deletion").unwrap();
+        assert_eq!(deletion.level, level, "{deletion:?}");
+    }
 
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     config.listen.kafka.port = taken.local_addr().unwrap().port();
-    assert!(failed(&examine(&env, &config, &healthy()).await, "kafka"));
+    assert!(failed(&examine(&env, &config, &healthy(), false).await, "kafka"));
     let file = folder.path().join("file");
     std::fs::write(&file, "x").unwrap();
     config.data = file;
-    assert!(failed(&examine(&env, &config, &healthy()).await, "data"));
+    assert!(failed(&examine(&env, &config, &healthy(), false).await, "data"));
 }
 
 /// A segment of version 1 around one batch, whose header states this number of records.

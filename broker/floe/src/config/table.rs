@@ -8,6 +8,7 @@ use super::setting::Kind::{
 };
 use super::setting::Preset::{Derived, Fixed, Unset};
 use super::setting::{Kind, Setting};
+use floe_iceberg_bridge::topic_patterns::APPLICATIONS_OWN;
 
 const MIB: i64 = 1024 * 1024;
 const GIB: i64 = 1024 * MIB;
@@ -157,7 +158,8 @@ pub const SETTINGS: &[Setting] = &[
         MetadataUrl,
         Derived("`sqlite:` and the file `metadata.sqlite` in the data directory"),
         "Where facts are kept: `sqlite:FILE` for one broker, \
-         `postgres://user@host/database` for any number.",
+         `postgres://user@host/database` for any number. For TLS to PostgreSQL add \
+         `?sslmode=verify-full`, and `&sslrootcert=FILE` for an authority of your own.",
     )
     .flag("metadata"),
     Setting::new(
@@ -355,6 +357,15 @@ pub const SETTINGS: &[Setting] = &[
         Bool,
         Fixed("true"),
         "Keeps an Iceberg table for each topic and serves the catalog.",
+    ),
+    Setting::new(
+        "iceberg.exclude_topics",
+        "FLOE_ICEBERG_EXCLUDE_TOPICS",
+        Text,
+        Fixed(APPLICATIONS_OWN),
+        "Topics without a table, unless their own config iceberg.enable is true: names and \
+         patterns with `*`, separated by commas, or `none`. The default names what applications keep for \
+         themselves: internal topics, those of Kafka Streams, and Connect's.",
     ),
     Setting::new(
         "iceberg.namespace",

@@ -3,7 +3,7 @@
 use super::check::check;
 use super::{Address, MetadataLocation, Resolved, Secret, StoreLocation, Value};
 use floe_env::{Error, Result};
-use floe_iceberg_bridge::MappingLimits;
+use floe_iceberg_bridge::{MappingLimits, TopicPatterns};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -168,6 +168,8 @@ pub struct KafkaConfig {
 pub struct IcebergConfig {
     /// Whether there are any.
     pub enable: bool,
+    /// Topics that have none unless their own config says so.
+    pub exclude_topics: TopicPatterns,
     /// Their namespace.
     pub namespace: String,
     /// The longest that a look waits for its commit.
@@ -198,7 +200,7 @@ impl Config {
             flush: reader.flush(),
             memory: reader.memory(),
             kafka: reader.kafka(),
-            iceberg: reader.iceberg(),
+            iceberg: reader.iceberg()?,
             log_filter: reader.text("log.filter"),
         };
         check(&config)?;
@@ -353,9 +355,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn iceberg(&self) -> IcebergConfig {
-        IcebergConfig {
+    fn iceberg(&self) -> Result<IcebergConfig> {
+        let exclude_topics = self
+            .text("iceberg.exclude_topics")
+            .parse()
+            .map_err(|why| Error::invalid(format!("setting iceberg.exclude_topics: {why}")))?;
+        Ok(IcebergConfig {
             enable: self.flag("iceberg.enable"),
+            exclude_topics,
             namespace: self.text("iceberg.namespace"),
             look_timeout: self.milliseconds("iceberg.look_timeout_ms"),
             commit_interval: self.milliseconds("iceberg.commit_interval_ms"),
@@ -366,7 +373,7 @@ impl<'a> Reader<'a> {
                 depth: self.number("iceberg.json.depth.max"),
                 key_bytes: self.number("iceberg.json.key.bytes.max"),
             },
-        }
+        })
     }
 }
 

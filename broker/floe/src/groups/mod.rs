@@ -33,7 +33,6 @@ use floe_coordinator::classic::{
 };
 use floe_env::{Env, ErrorKind, HashMap, Lane, Shutdown};
 use floe_metadata::MetadataStore;
-use floe_metadata::facts::Fence;
 use floe_metadata::groups::CommittedOffset;
 use kfs::TopicPartition;
 use parking_lot::Mutex;
@@ -64,7 +63,6 @@ pub(crate) struct Groups(Arc<Shared>);
 struct Shared {
     env: Env,
     metadata: MetadataStore,
-    fence: Fence,
     config: GroupConfig,
     clock: GroupClock,
     shutdown: Shutdown,
@@ -75,11 +73,10 @@ struct Shared {
 impl Groups {
     /// No group is loaded before it is asked for. At the shutdown whatever is held is answered.
     ///
-    /// - `fence`: the broker's registration; without it nothing is written.
+    /// - `metadata`: with the fence of the broker's registration.
     pub(crate) fn new(
         env: Env,
         metadata: MetadataStore,
-        fence: Fence,
         config: GroupConfig,
         shutdown: Shutdown,
     ) -> Self {
@@ -87,7 +84,6 @@ impl Groups {
             clock: GroupClock::new(env.clone()),
             env,
             metadata,
-            fence,
             config,
             shutdown,
             next_token: AtomicU64::new(0),

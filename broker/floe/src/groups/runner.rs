@@ -268,14 +268,14 @@ impl Runner {
 
     async fn persist(&mut self) -> Result<(), GroupError> {
         let Known::Group(group) = &self.known else { return Ok(()) };
-        let (metadata, fence) = (&self.shared.metadata, Some(&self.shared.fence));
+        let metadata = &self.shared.metadata;
         let expected = self.stored.clone();
         let is_dead = group.state() == GroupState::Dead;
         let changed = if is_dead {
-            metadata.delete_group(&self.group_id, expected, fence).await.map(|made| (made, None))
+            metadata.delete_group(&self.group_id, expected).await.map(|made| (made, None))
         } else {
             let record = Bytes::from(group.record().encode());
-            let changed = metadata.put_group(&self.group_id, expected, record.clone(), fence).await;
+            let changed = metadata.put_group(&self.group_id, expected, record.clone()).await;
             changed.map(|made| (made, Some(record)))
         };
         let (made, record) = changed.map_err(|error| self.failed(&error))?;
@@ -287,10 +287,9 @@ impl Runner {
         Ok(())
     }
 
-    /// What fences an offset's change: the registration and the group's record.
-    pub(super) fn checks(&self) -> [Check; 2] {
-        let group = group_check(&self.group_id, self.stored.clone());
-        [self.shared.fence.0.clone(), group]
+    /// What an offset's change goes by: the group's record as it is known.
+    pub(super) fn checks(&self) -> [Check; 1] {
+        [group_check(&self.group_id, self.stored.clone())]
     }
 
     pub(super) fn failed(&self, error: &Error) -> GroupError {

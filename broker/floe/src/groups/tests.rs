@@ -44,8 +44,8 @@ impl World {
     async fn start(&self) -> Running {
         let fence = self.register().await.fence;
         let (trigger, shutdown) = shutdown_signal();
-        let (env, metadata) = (self.env.clone(), self.metadata.clone());
-        let groups = Groups::new(env, metadata, fence, GroupConfig::default(), shutdown);
+        let (env, metadata) = (self.env.clone(), self.metadata.fenced_by(fence));
+        let groups = Groups::new(env, metadata, GroupConfig::default(), shutdown);
         Running { groups, trigger }
     }
 
@@ -259,7 +259,7 @@ async fn a_change_that_is_not_stored_is_refused_and_the_group_loaded_again() {
     // Somebody else writes the record, so that the next change is not made.
     let stored = world.metadata.group(GROUP).await.unwrap().unwrap();
     let broken = Bytes::from_static(b"{");
-    world.metadata.put_group(GROUP, Some(stored.clone()), broken.clone(), None).await.unwrap();
+    world.metadata.put_group(GROUP, Some(stored.clone()), broken.clone()).await.unwrap();
 
     // The leader joins again, which makes a new generation that cannot be stored.
     let rejoin = groups.join(GROUP, join_of(&world.env, &joined.member_id)).await.await;
@@ -272,7 +272,7 @@ async fn a_change_that_is_not_stored_is_refused_and_the_group_loaded_again() {
     assert_eq!(groups.describe(GROUP).await, Err(GroupError::NotCoordinator));
     assert!(groups.list(ListFilter::default()).await.is_err());
 
-    world.metadata.put_group(GROUP, Some(broken), stored, None).await.unwrap();
+    world.metadata.put_group(GROUP, Some(broken), stored).await.unwrap();
     assert_eq!(groups.heartbeat(GROUP, beat(&joined)).await, Ok(()));
     assert_eq!(state(&groups).await, Some(GroupState::Stable));
 }

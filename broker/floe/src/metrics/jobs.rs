@@ -18,6 +18,8 @@ pub struct JobMetrics {
     rounds: Family<JobLabels, Counter>,
     failures: Family<JobLabels, Counter>,
     failing: Family<JobLabels, Gauge>,
+    /// 1 where nothing is deleted from the object store.
+    pub deletion_stopped: Gauge,
 }
 
 impl JobMetrics {
@@ -30,6 +32,10 @@ impl JobMetrics {
                 "job_failing",
                 job,
                 "1 where the newest round of a job failed, else 0.",
+            ),
+            deletion_stopped: registrar.gauge(
+                "deletion_stopped",
+                "1 where nothing is deleted from the object store until `floe doctor --reconcile`.",
             ),
         }
     }

@@ -24,6 +24,8 @@ pub struct JobRules {
 pub struct Jobs {
     /// The tables; `None` where the configuration has none.
     pub bridge: Option<Bridge>,
+    /// What deletes objects of the log.
+    pub cleaner: Cleaner,
     running: Vec<Background>,
 }
 
@@ -43,8 +45,10 @@ impl Jobs {
         let mut running: Vec<Background> =
             bridge.iter().map(|bridge| bridge.start(shutdown.clone())).collect();
         running.push(broker.expire_groups());
+        let cleaner = Cleaner::new(&broker.env, &broker.log, broker.metadata.clone(), rules.clean);
+        running.push(cleaner.start(shutdown.clone()));
         running.extend(tend_log(broker, rules, shutdown));
-        Self { bridge, running }
+        Self { bridge, cleaner, running }
     }
 
     /// Views of how they are doing.
@@ -63,6 +67,7 @@ impl Jobs {
 fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>) -> Bridge {
     let settings = &broker.config.iceberg;
     let config = BridgeConfig {
+        exclude_topics: settings.exclude_topics.clone(),
         namespace: settings.namespace.clone(),
         look_timeout: settings.look_timeout,
         lag_max: settings.commit_interval,
@@ -74,18 +79,16 @@ fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>) -> Bridge {
     Bridge::new(broker.env.clone(), config, objects, broker.metadata.clone(), Arc::new(log))
 }
 
-/// Starts the jobs that keep the log small: merging, cleaning up, and forgetting idle producers.
-fn tend_log(broker: &Broker, rules: JobRules, shutdown: &Shutdown) -> [Background; 3] {
+/// Starts the jobs that keep the log small: merging, and forgetting idle producers.
+fn tend_log(broker: &Broker, rules: JobRules, shutdown: &Shutdown) -> [Background; 2] {
     let (env, log, metadata) = (&broker.env, &broker.log, &broker.metadata);
     let share = broker.config.memory.budget_bytes / MERGE_MEMORY_SHARE;
     let object_bytes_max = rules.merge.object_bytes_max.min(share);
     let merge = MergeRules { object_bytes_max, ..rules.merge };
     let merger = Merger::new(env, log, metadata.clone(), merge);
-    let cleaner = Cleaner::new(env, log, metadata.clone(), rules.clean);
     let expiration = broker.config.kafka.producer_id_expiration;
     [
         merger.start(shutdown.clone()),
-        cleaner.start(shutdown.clone()),
         floe_log::start_producer_expiry(env, metadata.clone(), expiration, shutdown.clone()),
     ]
 }

@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::http::{self, Readiness, Routes};
 use crate::metrics::{Metrics, set_total};
 use async_trait::async_trait;
-use floe_env::{Env, Error, Lane, Monitor, Result, shutdown_signal};
+use floe_env::{Env, Error, Lane, Result, shutdown_signal};
 use floe_iceberg_bridge::{Bridge, catalog};
 use inspect::BrokerInspect;
 use kfs::ClusterId;
@@ -43,6 +43,7 @@ impl Assembly for Node {
         floe_store::probe(&env, objects.store.as_ref()).await?;
         let metadata = stores::open_metadata(&env, &config).await?;
         let cluster = agree_on_cluster(&env, objects.store.as_ref(), &metadata).await?;
+        stores::check_incarnation(objects.store.as_ref(), &metadata).await?;
         let endpoints = Endpoints { kafka: local(&kafka)?, http: local(&http)? };
         let identity = identity(&config, &endpoints, cluster);
         let stores = stores::stores(&config, &objects, &metadata);
@@ -58,7 +59,7 @@ impl Assembly for Node {
         let jobs = Jobs::start(&broker, &objects.store, JobRules::default(), &shutdown);
         let bridge = jobs.bridge.clone();
         export(&metrics, &broker, &objects, bridge.as_ref());
-        export_jobs(&metrics, jobs.monitors());
+        export_jobs(&metrics, &jobs);
         let (ready, readiness) = watch::channel(Readiness::Ready);
         let inspect = Arc::new(BrokerInspect {
             broker: broker.clone(),
@@ -114,11 +115,21 @@ impl Assembly for Node {
         &self,
         env: &Env,
         config: &Config,
+        allows_deletion: bool,
         progress: &(dyn Fn(String) + Send + Sync),
     ) -> Result<Reconciliation> {
         let objects = stores::open_objects(env, config).await?;
         let metadata = stores::open_metadata(env, config).await?;
-        reconcile::compare(objects.store.as_ref(), &metadata, progress).await
+        let store = objects.store.as_ref();
+        let mut found = reconcile::compare(store, &metadata, progress).await?;
+        found.deletion = reconcile::deletion(&metadata, allows_deletion).await?;
+        Ok(found)
+    }
+
+    async fn restore(&self, env: &Env, config: &Config) -> Result<String> {
+        let objects = stores::open_objects(env, config).await?;
+        let metadata = stores::open_metadata(env, config).await?;
+        stores::begin_incarnation(env, objects.store.as_ref(), &metadata).await
     }
 }
 
@@ -134,8 +145,10 @@ fn identity(config: &Config, endpoints: &Endpoints, cluster: ClusterId) -> Ident
 }
 
 /// Shows how the background jobs are doing.
-fn export_jobs(metrics: &Metrics, monitors: Vec<Monitor>) {
+fn export_jobs(metrics: &Metrics, jobs: &Jobs) {
+    let (monitors, cleaner) = (jobs.monitors(), jobs.cleaner.clone());
     metrics.on_scrape(move |families| {
+        families.jobs.deletion_stopped.set(i64::from(cleaner.is_stopped()));
         for monitor in &monitors {
             families.jobs.set(monitor.name(), &monitor.status());
         }

@@ -1,9 +1,10 @@
 //! Compares what is in the object store under the cluster's root with what the metadata store knows
-//! of; changes nothing.
+//! of.
 
-use crate::cli::Reconciliation;
+use crate::cli::{Deletion, Reconciliation};
 use floe_env::Result;
 use floe_metadata::MetadataStore;
+use floe_metadata::facts::ChangeOutcome;
 use floe_store::ObjectStore;
 use std::collections::BTreeSet;
 
@@ -20,6 +21,7 @@ pub(super) async fn compare(
 ) -> Result<Reconciliation> {
     let mut found = Reconciliation::default();
     let Some(cluster) = metadata.cluster_id().await? else { return Ok(found) };
+    let is_restored = metadata.deletion_stop().await?.is_some();
     let root = format!("{cluster}/");
     let mut present = BTreeSet::new();
     let (mut unknown, mut unknown_bytes) = (0u64, 0u64);
@@ -50,11 +52,21 @@ pub(super) async fn compare(
     if unknown > 0 {
         found.notes.push(format!(
             "{unknown} objects ({unknown_bytes} bytes) are not in the metadata: uploads that were \
-             never committed"
+             never committed{}",
+            if is_restored { ", or committed after the backup of the metadata" } else { "" }
         ));
     }
     missing(metadata, &present, &mut found).await?;
     Ok(found)
+}
+
+/// Whether objects are deleted; lets them be again where that is asked for.
+pub(super) async fn deletion(metadata: &MetadataStore, allows: bool) -> Result<Deletion> {
+    let Some(stop) = metadata.deletion_stop().await? else { return Ok(Deletion::Goes) };
+    if allows && metadata.allow_deletion(&stop).await? == ChangeOutcome::Applied {
+        return Ok(Deletion::Allowed);
+    }
+    Ok(Deletion::Stopped(stop.reason))
 }
 
 /// Finds extents whose object is not there.

@@ -3,11 +3,13 @@
 use crate::broker::Stores;
 use crate::config::{Config, MetadataConfig, MetadataLocation, Secret, StoreConfig, StoreLocation};
 use floe_env::{Env, Error, Result};
+use floe_metadata::facts::ChangeOutcome;
 use floe_metadata::postgres::PostgresOptions;
 use floe_metadata::{Backend, MetadataStore, PostgresBackend, SqliteBackend};
 use floe_store::{
     AzureOptions, ClusterIdentity, Counted, GcsOptions, ObjectStore, PutOutcome, RetryPolicy,
     Retrying, S3Options, StoreCounters, StoreOptions, create_identity, read_identity,
+    read_incarnation, record_incarnation,
 };
 use kfs::ClusterId;
 use std::path::{Path, PathBuf};
@@ -110,6 +112,59 @@ async fn make_directory(env: &Env, path: &Path) -> Result<()> {
     .await
 }
 
+/// Refuses metadata that is not of the incarnation that the object store knows: it is from before a
+/// restore, or a restore was cut short.
+pub(super) async fn check_incarnation(
+    objects: &dyn ObjectStore,
+    metadata: &MetadataStore,
+) -> Result<()> {
+    let Some(identity) = read_identity(objects).await? else { return Ok(()) };
+    let there = read_incarnation(objects, &identity).await?;
+    let here = metadata.incarnation().await?;
+    if here == Some(there.incarnation) {
+        return Ok(());
+    }
+    let here = here.map_or_else(|| "none".to_owned(), |here| here.to_string());
+    Err(Error::invalid(format!(
+        "the object store is at incarnation {} of the metadata (number {}: {}), and this metadata \
+         store at {here}: give this broker the newer metadata store, or make this one hold with \
+         `floe restore`",
+        there.incarnation, there.number, there.reason
+    )))
+}
+
+/// Makes metadata that was put back from a backup the one that holds: a new incarnation begins in
+/// both stores. May be called again where it was cut short. Answers what was done, in a sentence.
+pub(super) async fn begin_incarnation(
+    env: &Env,
+    objects: &dyn ObjectStore,
+    metadata: &MetadataStore,
+) -> Result<String> {
+    let identity = read_identity(objects).await?;
+    let (Some(identity), Some(here)) = (identity, metadata.cluster_id().await?) else {
+        return Err(Error::invalid("one of the stores belongs to no cluster: nothing to restore"));
+    };
+    if ClusterId(identity.cluster) != here {
+        return Err(Error::invalid(format!(
+            "the object store belongs to cluster {} but the metadata store to {here}",
+            identity.cluster
+        )));
+    }
+    let there = read_incarnation(objects, &identity).await?;
+    let previous = metadata.incarnation().await?;
+    let previous = previous.ok_or_else(|| Error::corrupt("the metadata has no incarnation"))?;
+    let (next, reason) = (env.uuid(), "the metadata was put back from a backup");
+    let others = || Error::retry("another broker has changed the stores: is one running?");
+    match metadata.begin_incarnation(previous, next, reason).await? {
+        ChangeOutcome::Applied => {}
+        ChangeOutcome::Rejected => return Err(others()),
+    }
+    match record_incarnation(objects, identity.cluster, &there, next, reason).await? {
+        PutOutcome::Created => Ok(format!("incarnation {next} (number {})", there.number + 1)),
+        PutOutcome::Exists => Err(others()),
+    }
+}
+
 /// Agrees on the cluster's id between both stores: it is made once and stands in both. Where it is
 /// missing in one beside a used other, or differs, the broker must not start.
 pub async fn agree_on_cluster(
@@ -117,7 +172,8 @@ pub async fn agree_on_cluster(
     objects: &dyn ObjectStore,
     metadata: &MetadataStore,
 ) -> Result<ClusterId> {
-    let in_objects = read_identity(objects).await?.map(|identity| ClusterId(identity.cluster));
+    let identity = read_identity(objects).await?;
+    let in_objects = identity.map(|identity| ClusterId(identity.cluster));
     let in_metadata = metadata.cluster_id().await?;
     match (in_objects, in_metadata) {
         (Some(there), Some(here)) if there == here => Ok(here),

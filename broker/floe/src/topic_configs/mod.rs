@@ -31,24 +31,33 @@ use crate::config::Config;
 pub(crate) struct ServerValues {
     /// `message.max.bytes`, bytes.
     pub(crate) message_max_bytes: i32,
-    /// `iceberg.enable`
+    /// `iceberg.enable`: whether there are tables at all.
     pub(crate) iceberg_enable: bool,
+    /// Whether the topic has a table where it does not say so itself, see `iceberg.exclude_topics`.
+    pub(crate) table_by_default: bool,
 }
 
 impl ServerValues {
-    /// Those of a configuration.
+    /// Those of a configuration, for most topics.
     pub(crate) fn of(config: &Config) -> Self {
         Self {
             message_max_bytes: config.kafka.message_max_bytes,
             iceberg_enable: config.iceberg.enable,
+            table_by_default: config.iceberg.enable,
         }
+    }
+
+    /// Those of a configuration, for a topic of this name.
+    pub(crate) fn of_topic(config: &Config, topic: &str) -> Self {
+        let is_excluded = config.iceberg.exclude_topics.matches(topic);
+        Self { table_by_default: config.iceberg.enable && !is_excluded, ..Self::of(config) }
     }
 
     /// What a topic has that does not set `config` itself.
     pub(crate) fn value(&self, config: &TopicConfig) -> String {
         match config.name {
             table::MAX_MESSAGE_BYTES => self.message_max_bytes.to_string(),
-            table::ICEBERG_ENABLE => self.iceberg_enable.to_string(),
+            table::ICEBERG_ENABLE => self.table_by_default.to_string(),
             _ => config.default.to_owned(),
         }
     }

@@ -201,7 +201,8 @@ pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
         Bool,
         "true",
         "Keeps an Iceberg table of the topic. It can be switched off and on again; what was \
-         written meanwhile is caught up on. Refused as `true` where the broker keeps no \
+         written meanwhile is caught up on. The default is `false` for topics that the broker's \
+         setting iceberg.exclude_topics names. Refused as `true` where the broker keeps no \
          tables.",
     )
     .server("iceberg.enable"),

@@ -5,7 +5,8 @@ use crate::text::check_page;
 use floe_wire::ErrorCode;
 use std::collections::{BTreeMap, BTreeSet};
 
-const SERVER: ServerValues = ServerValues { message_max_bytes: 1_048_588, iceberg_enable: true };
+const SERVER: ServerValues =
+    ServerValues { message_max_bytes: 1_048_588, iceberg_enable: true, table_by_default: true };
 
 /// The names that Kafka 4.4.0 answered for a topic, as recorded.
 const KAFKA_NAMES: &str = "cleanup.policy compression.gzip.level compression.lz4.level \
@@ -153,7 +154,7 @@ fn more_bad_values_are_refused() {
 fn what_is_not_built_is_refused_or_says_so() {
     assert!(checked("remote.storage.enable", "true").unwrap_err().contains("no second tier"));
     assert_eq!(checked("remote.storage.enable", "false").as_deref(), Ok("false"));
-    let off = ServerValues { iceberg_enable: false, ..SERVER };
+    let off = ServerValues { iceberg_enable: false, table_by_default: false, ..SERVER };
     let refused = check(configs(&[("iceberg.enable", "true")]), off).unwrap_err();
     assert!(refused.contains("this broker keeps no tables"), "{refused}");
     let retention = named(&describe(&BTreeMap::new(), SERVER), "retention.ms").clone();

@@ -67,7 +67,7 @@ fn a_gap_between_extents_empties_the_window_so_that_none_is_skipped() {
 fn a_page_that_the_window_already_holds_does_not_shorten_it() {
     let partitions = Partitions::default();
     partitions.committed(partition(), state(1, 20), vec![extent(0, 9), extent(10, 19)]);
-    partitions.remember(partition(), &[extent(0, 9)]);
+    partitions.remember(partition(), &[extent(0, 9).into()]);
     assert_eq!(partitions.extents(partition(), 0, 9).len(), 2);
 }
 

@@ -2,10 +2,11 @@
 
 use crate::rig::{PAST_THE_GRACE_MS, Rig, fetch, young_ms};
 use bytes::Bytes;
+use floe_log::clean::CleanRound;
 use floe_log::segment_key;
 use floe_metadata::rows::SegmentOutcome;
 use floe_store::ObjectStore;
-use kfs::{BrokerEpoch, BrokerId, SegmentId};
+use kfs::{BrokerEpoch, BrokerId, ClusterId, SegmentId};
 
 async fn put(rig: &Rig, key: &str) {
     rig.store.put(key, vec![Bytes::from_static(b"x")]).await.expect("put");
@@ -40,6 +41,34 @@ async fn dead_objects_go_after_the_grace_and_not_before() {
     let known = rig.metadata.known_objects(&objects).await.unwrap();
     assert_eq!(known, vec![false, false, true]);
     assert_eq!(fetch(&rig.broker.log, partition, 2, 1 << 20).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_deleted_while_deletion_is_stopped() {
+    let mut rig = Rig::new().await;
+    let partition = rig.partition(0);
+    for _ in 0..2 {
+        rig.append(partition, young_ms(), &["v"]).await;
+    }
+    rig.metadata.advance_log_start(partition, 1).await.unwrap();
+    let lost = rig.object(&segment_key(id(1, 0, 7)));
+    put(&rig, &lost).await;
+    rig.pass(PAST_THE_GRACE_MS).await;
+    let cluster = ClusterId(uuid::Uuid::from_u128(77));
+    rig.metadata.initialise_cluster(cluster).await.unwrap();
+    let previous = rig.metadata.incarnation().await.unwrap().expect("it has been set");
+    let next = uuid::Uuid::from_u128(78);
+    rig.metadata.begin_incarnation(previous, next, "put back").await.unwrap();
+    rig.restart().await;
+    let cleaner = rig.cleaner();
+    assert_eq!(cleaner.round().await.unwrap(), CleanRound::default());
+    assert!(cleaner.is_stopped() && exists(&rig, &lost).await);
+    assert_eq!(rig.stored().await, 3);
+    let stop = rig.metadata.deletion_stop().await.unwrap().expect("it is stopped");
+    rig.metadata.allow_deletion(&stop).await.unwrap();
+    let round = cleaner.round().await.unwrap();
+    assert_eq!((round.dead, round.orphans), (1, 1));
+    assert!(!cleaner.is_stopped() && !exists(&rig, &lost).await);
 }
 
 #[tokio::test(start_paused = true)]

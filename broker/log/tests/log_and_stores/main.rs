@@ -7,3 +7,4 @@ mod merge;
 mod producer_expiry;
 mod read_ahead;
 mod rig;
+mod two_brokers;

@@ -51,7 +51,12 @@ pub(crate) struct Broker {
 
 impl Rig {
     pub(crate) async fn new() -> Self {
-        let node = Node::new(1);
+        Self::seeded(1).await
+    }
+
+    /// With this seed for what is random.
+    pub(crate) async fn seeded(seed: u64) -> Self {
+        let node = Node::new(seed);
         let env = Env::simulated(node.clone());
         let backend: Arc<dyn Backend> = Arc::new(ModelBackend::new(env.clone()));
         let metadata = MetadataStore::new(backend, env.clone());

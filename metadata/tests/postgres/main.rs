@@ -3,10 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod tls;
+
 use floe_env::{Env, ErrorKind, Lane};
+use floe_metadata::brokers::{BrokerAddress, Registration};
 use floe_metadata::postgres::PostgresOptions;
+use floe_metadata::rows::{BatchOutcome, SegmentOutcome};
 use floe_metadata::suite::{self, histories};
+use floe_metadata::topics::TopicCreation;
 use floe_metadata::{Backend, MetadataStore, PostgresBackend};
+use kfs::{BrokerId, PartitionIndex, ProducerId, TopicPartition};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -66,6 +72,8 @@ async fn concurrent_histories() {
 struct CuttingProxy {
     port: u16,
     cuts: Arc<AtomicU64>,
+    /// How often a client spoke after an answer: round trips.
+    turns: Arc<AtomicU64>,
 }
 
 /// Answers of a session's start and of some calls.
@@ -73,11 +81,12 @@ const BYTES_BEFORE_CUT_MIN: u64 = 3_000;
 const BYTES_BEFORE_CUT_SPREAD: u64 = 40_000;
 
 impl CuttingProxy {
-    async fn start(env: &Env, server: (String, u16)) -> Self {
+    async fn start(env: &Env, server: (String, u16), cut_after_bytes_min: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let cuts = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&cuts);
+        let turns = Arc::new(AtomicU64::new(0));
+        let counters = (Arc::clone(&cuts), Arc::clone(&turns));
         let inner = env.clone();
         env.spawn("proxy", Lane::Foreground, async move {
             loop {
@@ -85,27 +94,36 @@ impl CuttingProxy {
                 let Ok(server) = TcpStream::connect((server.0.as_str(), server.1)).await else {
                     continue;
                 };
-                let limit = BYTES_BEFORE_CUT_MIN + inner.random_u64() % BYTES_BEFORE_CUT_SPREAD;
-                let counted = Arc::clone(&counted);
+                let spread = inner.random_u64() % BYTES_BEFORE_CUT_SPREAD;
+                let limit = cut_after_bytes_min.saturating_add(spread);
+                let (cuts, turns) = (Arc::clone(&counters.0), Arc::clone(&counters.1));
                 inner.spawn("proxied", Lane::Foreground, async move {
-                    forward(client, server, limit, &counted).await;
+                    forward(client, server, limit, (&cuts, &turns)).await;
                 });
             }
         });
-        Self { port, cuts }
+        Self { port, cuts, turns }
     }
 }
 
 /// Requests always reach the server; after `limit` bytes of answers both ends are closed, and what
 /// the server said last is lost.
-async fn forward(mut client: TcpStream, mut server: TcpStream, limit: u64, cuts: &AtomicU64) {
+async fn forward(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    limit: u64,
+    (cuts, turns): (&AtomicU64, &AtomicU64),
+) {
     let (mut from_client, mut from_server) = (vec![0; 1 << 16], vec![0; 1 << 16]);
     let mut answered = 0;
+    let mut answered_last = true;
     loop {
         tokio::select! {
             read = client.read(&mut from_client) => match read {
                 Ok(0) | Err(_) => return,
                 Ok(count) => {
+                    turns.fetch_add(u64::from(answered_last), Ordering::Relaxed);
+                    answered_last = false;
                     if server.write_all(&from_client[..count]).await.is_err() {
                         return;
                     }
@@ -114,6 +132,7 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, limit: u64, cuts:
             read = server.read(&mut from_server) => match read {
                 Ok(0) | Err(_) => return,
                 Ok(count) => {
+                    answered_last = true;
                     answered += count as u64;
                     if answered > limit {
                         cuts.fetch_add(1, Ordering::Relaxed);
@@ -148,7 +167,7 @@ const HISTORIES_MAX: u64 = 60;
 async fn connections_cut_around_commit() {
     let env = Env::current();
     let (server, _) = through_proxy(&address(), None);
-    let proxy = CuttingProxy::start(&env, server).await;
+    let proxy = CuttingProxy::start(&env, server, BYTES_BEFORE_CUT_MIN).await;
     let (_, url) = through_proxy(&address(), Some(proxy.port));
     let schema = format!("test_{}", env.uuid().simple());
     let schema = format!("schema={schema}");
@@ -174,6 +193,78 @@ async fn connections_cut_around_commit() {
     }
     eprintln!("{cuts} cuts, {unknown} unknown outcomes");
     assert!(cuts > 10 && unknown > 0, "{cuts} cuts, {unknown} unknown outcomes");
+}
+
+/// What a commit of one batch to each partition answers, and how many round trips it took.
+async fn commit_and_count(
+    (store, turns): (&MetadataStore, &AtomicU64),
+    broker: &Registration,
+    partitions: &[TopicPartition],
+    number: u64,
+) -> (u64, Vec<BatchOutcome>) {
+    let batch = suite::idempotent(ProducerId(1), 0, number as i32, 1);
+    let sections = partitions.iter().map(|partition| (*partition, vec![batch.clone()]));
+    let segment = suite::segment(broker, number, sections.collect());
+    let before = turns.load(Ordering::Relaxed);
+    let mut outcomes = store.commit_segments(&broker.fence, &[segment]).await.unwrap();
+    let taken = turns.load(Ordering::Relaxed) - before;
+    let SegmentOutcome::Committed(sections) = outcomes.remove(0) else { panic!("abandoned") };
+    (taken, sections.into_iter().flat_map(|section| section.batches).collect())
+}
+
+/// On one thread, so that a flight leaves at once and not while it is answered.
+#[tokio::test]
+async fn a_commit_of_rows_that_were_written_here_last_is_one_round_trip() {
+    let env = Env::current();
+    let (server, _) = through_proxy(&address(), None);
+    let proxy = CuttingProxy::start(&env, server, u64::MAX).await;
+    let (_, url) = through_proxy(&address(), Some(proxy.port));
+    let schema = format!("schema=test_{}", env.uuid().simple());
+    let open = async |url: &str| {
+        let options = PostgresOptions::parse(&with_parameter(url, &schema)).unwrap().shared();
+        let backend = PostgresBackend::open(&env, options).await.unwrap();
+        MetadataStore::new(Arc::new(backend), env.clone())
+    };
+    let (ours, other) = (open(&url).await, open(&address()).await);
+    let TopicCreation::Created(topic) =
+        ours.create_topic("t", 3, 1, Default::default()).await.unwrap()
+    else {
+        panic!("there is a topic");
+    };
+    let partitions: Vec<TopicPartition> = (0..3)
+        .map(|index| TopicPartition { topic: topic.id, partition: PartitionIndex(index) })
+        .collect();
+    let address = BrokerAddress { host: "localhost".to_owned(), port: 9092, zone: None };
+    let broker = ours.register_broker(BrokerId(1), &address, 60_000).await.unwrap();
+    let commit =
+        |store, number| commit_and_count((store, &proxy.turns), &broker, &partitions, number);
+    let accepted = |offset| vec![BatchOutcome::Accepted { base_offset: offset }; 3];
+    // The first reads; the second prepares its statements.
+    for number in 0..2 {
+        assert_eq!(commit(&ours, number).await.1, accepted(number as i64));
+    }
+    for number in 2..5 {
+        assert_eq!(commit(&ours, number).await, (1, accepted(number as i64)));
+    }
+    // Whatever somebody else changes makes it read again, once.
+    assert_eq!(commit(&other, 5).await.1, accepted(5));
+    assert!(commit(&ours, 6).await.0 > 1);
+    assert_eq!(commit(&ours, 7).await, (1, accepted(7)));
+    other.expire_producers(partitions[1], i64::MAX).await.unwrap();
+    assert!(commit(&ours, 8).await.0 > 1);
+    other.advance_log_start(partitions[2], 4).await.unwrap();
+    assert!(commit(&ours, 9).await.0 > 1);
+    assert_eq!(ours.partition_states(&partitions).await.unwrap()[2].unwrap().log_start_offset, 4);
+    // The same segment again answers what was decided, and a closed epoch is told.
+    let again = commit(&ours, 9).await;
+    assert!(again.0 > 1);
+    assert_eq!(again.1, accepted(9));
+    assert!(commit(&ours, 10).await.0 > 1);
+    assert_eq!(commit(&ours, 11).await, (1, accepted(11)));
+    other.register_broker(BrokerId(1), &address, 60_000).await.unwrap();
+    let late = suite::segment(&broker, 12, vec![(partitions[0], vec![suite::plain(1)])]);
+    let error = ours.commit_segments(&broker.fence, &[late]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Fenced);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

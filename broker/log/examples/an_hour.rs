@@ -1,0 +1,336 @@
+//! What an hour of 1,000 one-record produces a second leaves: objects and rows of a partition, what
+//! merging cost, and how fast a reader catches up, beside the same records written in full segments.
+//! Time is simulated while it is written, with PUTs of 20 ms and the budget of a remote store, or
+//! with PUTs of 1 ms and group commit; reading is measured in real time, from memory, without a
+//! cache. And what a fetch costs in a log of 10 GiB beside one of 1 GiB.
+//!
+//! `cargo run --release -p floe-log --example an_hour [-- SECONDS]`
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use floe_env::simulated::Node;
+use floe_env::{Env, Result, Shutdown, shutdown_signal};
+use floe_log::{
+    AppendBatch, BudgetRules, CleanRules, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules,
+    Merger, NoObserver, Pace,
+};
+use floe_metadata::brokers::BrokerAddress;
+use floe_metadata::rows::{Extent, Place};
+use floe_metadata::topics::TopicCreation;
+use floe_metadata::{Backend, MetadataStore, ModelBackend, SqliteBackend};
+use floe_store::{Counted, MemoryStore, ObjectMeta, ObjectStore, PutOutcome};
+use futures::stream::{FuturesUnordered, StreamExt};
+use kfs::{
+    BatchBuilder, BrokerId, ClusterId, NewRecord, PartitionIndex, TimestampType, TopicId,
+    TopicPartition,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+const PARTITIONS: i32 = 16;
+const PRODUCES_PER_SECOND: u64 = 1_000;
+const DEFAULT_SECONDS: u64 = 3_600;
+const VALUE_BYTES: usize = 100;
+const FETCH_BYTES: usize = 1 << 20;
+const SEGMENT_BYTES: u64 = 8 << 20;
+/// Extents that one question brings.
+const PAGE: usize = 10_000;
+/// Fetches of one record that are measured in a log of some size.
+const FETCHES: u64 = 20_480;
+const GIB_EXTENTS: u64 = 1_024;
+
+/// Stores that outlive the runtimes that write and read them.
+struct Stores {
+    objects: Arc<dyn ObjectStore>,
+    metadata: MetadataStore,
+    topic: TopicId,
+}
+
+fn main() -> Result<()> {
+    let seconds = std::env::args().nth(1).and_then(|text| text.parse().ok());
+    let seconds = seconds.unwrap_or(DEFAULT_SECONDS);
+    let small = simulated(false, fetch_cost(GIB_EXTENTS))?;
+    let large = simulated(false, fetch_cost(10 * GIB_EXTENTS))?;
+    for (kind, [small, large]) in
+        [("reading on", [small[0], large[0]]), ("at random", [small[1], large[1]])]
+    {
+        println!(
+            "a fetch of one extent, {kind}: {:.1} us in a log of 1 GiB, {:.1} us in one of 10 GiB: {:.2}",
+            small * 1e6,
+            large * 1e6,
+            large / small
+        );
+    }
+    let budget = Pace::Budgeted(BudgetRules { puts_per_second: 4, saved_seconds: 30 });
+    for (name, pace, put_ms) in [("remote store", budget, 20), ("local disk", Pace::GroupCommit, 1)]
+    {
+        let hour = simulated(true, write(pace, put_ms, seconds, PRODUCES_PER_SECOND))?;
+        let count = seconds * PRODUCES_PER_SECOND;
+        let full = simulated(true, write(pace, put_ms, 1, count))?;
+        let rates = [&hour, &full].map(|stores| simulated(false, catch_up(stores)));
+        let [hour_rate, full_rate] = rates;
+        let (hour_rate, full_rate) = (hour_rate?, full_rate?);
+        println!(
+            "{name}: catch-up {:.0} MB/s, of full segments {:.0} MB/s: {:.2}",
+            hour_rate / 1e6,
+            full_rate / 1e6,
+            hour_rate / full_rate
+        );
+    }
+    Ok(())
+}
+
+/// Runs on one thread, whose time is paused or real.
+fn simulated<T>(paused: bool, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(paused)
+        .build()
+        .expect("a runtime starts");
+    runtime.block_on(work)
+}
+
+/// Writes for some seconds, merging and cleaning beside it, and prints what is there in the end.
+async fn write(pace: Pace, put_ms: u64, seconds: u64, per_second: u64) -> Result<Stores> {
+    let env = Env::simulated(Node::new(1));
+    let put_takes = Duration::from_millis(put_ms);
+    let slow = SlowStore { env: env.clone(), inner: MemoryStore::default(), put_takes };
+    let counted = Counted::new(env.clone(), Arc::new(slow));
+    let counters = counted.counters();
+    let backend = Arc::new(ModelBackend::new(env.clone()));
+    let stores = stores(&env, Arc::new(counted), backend).await?;
+    let (log, shutdown) = start(&env, &stores, pace).await?;
+    let merger = Merger::new(&env, &log, stores.metadata.clone(), MergeRules::default());
+    let cleaner = Cleaner::new(&env, &log, stores.metadata.clone(), CleanRules::default());
+    let jobs = [merger.start(shutdown.clone()), cleaner.start(shutdown)];
+    let mut waiting = FuturesUnordered::new();
+    for number in 0..seconds * per_second {
+        let batch = batch(&env, &stores, number);
+        waiting.push(log.append(vec![batch]).await?.outcome());
+        if number % per_second.div_ceil(1_000) == 0 && per_second <= PRODUCES_PER_SECOND {
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        while let Some(Some(done)) = futures::FutureExt::now_or_never(waiting.next()) {
+            assert!(
+                done.expect("the log decides").iter().all(std::result::Result::is_ok),
+                "every record is accepted"
+            );
+        }
+    }
+    while let Some(done) = waiting.next().await {
+        assert!(
+            done.expect("the log decides").iter().all(std::result::Result::is_ok),
+            "every record is accepted"
+        );
+    }
+    let puts_then = counters.snapshot();
+    let (rows, objects, packed) = shape(&stores).await?;
+    // What is left to merge is merged in the rounds after the last write.
+    env.sleep(Duration::from_secs(700)).await;
+    let (rows_after, objects_after, packed_after) = shape(&stores).await?;
+    println!(
+        "{} produces in {seconds} s: rows a partition {rows}, objects a partition {objects}, packed \
+         rows {packed}; 12 minutes later {rows_after}, {objects_after}, {packed_after}; {puts_then:?}",
+        seconds * per_second
+    );
+    drop(jobs);
+    Ok(stores)
+}
+
+/// The most extents that have rows and the most objects of a partition, and packed rows.
+async fn shape(stores: &Stores) -> Result<(usize, usize, usize)> {
+    let (mut rows, mut objects, mut packed) = (0, 0, BTreeSet::new());
+    for partition in partitions(stores.topic) {
+        let (mut own_rows, mut own_objects) = (0, BTreeSet::new());
+        for extent in extents(stores, partition).await? {
+            let Place::Range { key, .. } = extent.place else { continue };
+            if key.starts_with("log/") {
+                own_rows += 1;
+            } else {
+                packed.insert(key.clone());
+            }
+            own_objects.insert(key);
+        }
+        rows = rows.max(own_rows);
+        objects = objects.max(own_objects.len());
+    }
+    Ok((rows, objects, packed.len()))
+}
+
+async fn extents(stores: &Stores, partition: TopicPartition) -> Result<Vec<Extent>> {
+    let mut all: Vec<Extent> = Vec::new();
+    loop {
+        let from = all.last().map_or(0, |extent| extent.last_offset + 1);
+        let page = stores.metadata.extents(partition, from, PAGE).await?;
+        let page = page.map(|page| page.extents).unwrap_or_default();
+        let is_last = page.len() < PAGE;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// Bytes a second of reading all partitions from their starts.
+async fn catch_up(stores: &Stores) -> Result<f64> {
+    let env = Env::current();
+    let (log, _) = start(&env, stores, Pace::GroupCommit).await?;
+    let began = env.monotonic();
+    let mut bytes = 0;
+    for partition in partitions(stores.topic) {
+        let mut offset = 0;
+        loop {
+            let from =
+                FetchFrom { partition, offset, bytes_max: FETCH_BYTES, committed_only: false };
+            let fetched = log.fetch(from).await.expect("the log is there");
+            let Some(last) = fetched.records.last() else { break };
+            bytes += fetched.bytes();
+            let header = kfs::batches(last).last().expect("a batch").expect("whole").header;
+            offset = header.last_offset() + 1;
+        }
+    }
+    Ok(bytes as f64 / (env.monotonic() - began).as_secs_f64())
+}
+
+fn partitions(topic: TopicId) -> impl Iterator<Item = TopicPartition> {
+    (0..PARTITIONS).map(move |index| TopicPartition { topic, partition: PartitionIndex(index) })
+}
+
+async fn stores(
+    env: &Env,
+    objects: Arc<dyn ObjectStore>,
+    backend: Arc<dyn Backend>,
+) -> Result<Stores> {
+    let metadata = MetadataStore::new(backend, env.clone());
+    let created = metadata.create_topic("t", PARTITIONS, 1, BTreeMap::new()).await?;
+    let TopicCreation::Created(topic) = created else { panic!("the topic is new") };
+    Ok(Stores { objects, metadata, topic: topic.id })
+}
+
+async fn start(env: &Env, stores: &Stores, pace: Pace) -> Result<(Log, Shutdown)> {
+    let address = BrokerAddress { host: "localhost".to_owned(), port: 9092, zone: None };
+    let lease_ms = 1_000_000_000;
+    let registration = stores.metadata.register_broker(BrokerId(1), &address, lease_ms).await?;
+    let config = LogConfig {
+        cluster: ClusterId(uuid::Uuid::from_u128(1)),
+        broker: BrokerId(1),
+        epoch: registration.epoch,
+        fence: registration.fence,
+        cut: CutRules {
+            segment_bytes: SEGMENT_BYTES,
+            flush_interval: Duration::from_millis(250),
+            pace,
+        },
+        uploads_max: 4,
+        upload_timeout: Duration::from_secs(10),
+        pending_bytes_max: 64 << 20,
+        cache_bytes: 128 << 20,
+        decompressed_bytes_max: 1 << 20,
+    };
+    let (trigger, shutdown) = shutdown_signal();
+    // The log is used until the process ends.
+    std::mem::forget(trigger);
+    let (objects, backend) = (stores.objects.clone(), stores.metadata.backend().clone());
+    let log = Log::start(env, &config, objects, backend, Arc::new(NoObserver), shutdown.clone());
+    Ok((log, shutdown))
+}
+
+fn batch(env: &Env, stores: &Stores, number: u64) -> AppendBatch {
+    let mut builder = BatchBuilder::new();
+    let at_ms = env.now_ms();
+    let value = [number as u8; VALUE_BYTES];
+    let record = NewRecord { timestamp_ms: at_ms, key: None, value: Some(&value), headers: &[] };
+    builder.push(&record).expect("a small record");
+    let partition = PartitionIndex((number % PARTITIONS as u64) as i32);
+    AppendBatch {
+        partition: TopicPartition { topic: stores.topic, partition },
+        topic_name: "t".into(),
+        bytes: builder.build().expect("a batch"),
+        record_count: 1,
+        max_timestamp_ms: at_ms,
+        timestamp_type: TimestampType::CreateTime,
+        producer: None,
+        transactional: false,
+    }
+}
+
+/// Seconds of a fetch of one record, reading on and at a random place, on SQLite, in a log of one partition whose
+/// merged extents are of one batch each: as many rows as there are MiB in a log of that size.
+async fn fetch_cost(extent_count: u64) -> Result<[f64; 2]> {
+    let env = Env::current();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let backend = SqliteBackend::open(&env, &folder.path().join("meta.db")).await?;
+    let stores = stores(&env, Arc::new(MemoryStore::default()), Arc::new(backend)).await?;
+    let (log, shutdown) = start(&env, &stores, Pace::GroupCommit).await?;
+    let numbers: Vec<u64> = (0..extent_count).collect();
+    for numbers in numbers.chunks(1_000) {
+        for number in numbers {
+            let batch = batch(&env, &stores, number * PARTITIONS as u64);
+            log.append(vec![batch]).await?.outcome().await.expect("the log decides");
+        }
+        let rules = MergeRules { extent_bytes_max: 1, pieces_min: 2, ..MergeRules::default() };
+        Merger::new(&env, &log, stores.metadata.clone(), rules).round(&shutdown).await?;
+    }
+    let partition = TopicPartition { topic: stores.topic, partition: PartitionIndex(0) };
+    let fetch = async |offset: u64| {
+        let offset = (offset % extent_count) as i64;
+        let from = FetchFrom { partition, offset, bytes_max: 1, committed_only: false };
+        let fetched = log.fetch(from).await.expect("the log is there");
+        assert!(!fetched.records.is_empty(), "a record is there");
+    };
+    let mut seconds = [0.0; 2];
+    for (kind, stride) in [1, 0x9E37_79B9_7F4A_7C15_u64].into_iter().enumerate() {
+        let began = env.monotonic();
+        for at in 0..FETCHES {
+            fetch(at.wrapping_mul(stride)).await;
+        }
+        seconds[kind] = (env.monotonic() - began).as_secs_f64() / FETCHES as f64;
+    }
+    Ok(seconds)
+}
+
+/// A memory store whose PUTs take time.
+struct SlowStore {
+    env: Env,
+    inner: MemoryStore,
+    put_takes: Duration,
+}
+
+#[async_trait]
+impl ObjectStore for SlowStore {
+    async fn put(&self, key: &str, parts: Vec<Bytes>) -> Result<PutOutcome> {
+        self.env.sleep(self.put_takes).await;
+        self.inner.put(key, parts).await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
+        self.inner.get_range(key, range).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Bytes>> {
+        self.inner.get(key).await
+    }
+
+    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>> {
+        self.inner.head(key).await
+    }
+
+    async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ObjectMeta>> {
+        self.inner.list(prefix, after, limit).await
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<()> {
+        self.inner.delete(keys).await
+    }
+
+    fn url(&self, key: &str) -> String {
+        self.inner.url(key)
+    }
+}

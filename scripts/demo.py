@@ -29,8 +29,6 @@ TEXT_FIELDS = {"carrier", "tailnum", "origin", "dest", "time_hour"}
 NO_VALUE = {"", "NA"}
 POLL_RECORDS = 5_000
 QUEUE_WAIT_SECONDS = 1.0
-RECORD = """json_transform(decode(_kafka_value),
-    '{"carrier": "VARCHAR", "dep_time": "BIGINT", "arr_delay": "BIGINT", "distance": "BIGINT"}')"""
 
 
 @dataclasses.dataclass
@@ -113,8 +111,8 @@ def read_log(floe, count):
 def read_table(lake):
     """The figures of the table, by SQL alone."""
     row = lake.sql(f"""SELECT count(*), count(*) FILTER (_kafka_key IS NULL),
-        count(*) FILTER (flight.dep_time IS NULL), sum(flight.distance), sum(flight.arr_delay)
-        FROM (SELECT _kafka_key, {RECORD} AS flight FROM lake.kafka.{TOPIC})""").fetchone()
+        count(*) FILTER (dep_time IS NULL), sum(distance), sum(arr_delay)
+        FROM lake.kafka.{TOPIC}""").fetchone()
     return Figures(*map(int, row))
 
 
@@ -142,7 +140,7 @@ def timed(what, work):
 def prompt(lake):
     """Reads SQL and prints answers until the input ends."""
     print(f"\nSQL on lake.kafka.{TOPIC}, a statement a line, Ctrl-D ends. For example:")
-    print(f"  SELECT {' '.join(RECORD.split())}.carrier AS carrier, count(*) FROM lake.kafka.{TOPIC} GROUP BY 1")
+    print(f"  SELECT carrier, count(*), avg(arr_delay) FROM lake.kafka.{TOPIC} GROUP BY 1 ORDER BY 2 DESC")
     while True:
         try:
             statement = input("floe> ").strip()

@@ -3,6 +3,7 @@
 
 use crate::commit::{LoadedTable, ResumeFrom};
 use crate::config::BridgeConfig;
+use crate::encode::ValueFormat;
 use crate::fold::{FoldCounts, FoldState};
 use crate::log_reader::LogReader;
 use crate::look::{LookAnswer, look};
@@ -24,6 +25,8 @@ use std::time::Duration;
 
 /// Topic setting: whether the topic has a table.
 pub const ENABLE_CONFIG: &str = "iceberg.enable";
+/// Topic setting: how values become rows, `auto` or `raw`.
+pub const VALUE_FORMAT_CONFIG: &str = "iceberg.value.format";
 
 /// Tables of deleted topics are looked for when topics have changed, and this often: a commit that
 /// was under way may have made one since.
@@ -336,6 +339,11 @@ impl Bridge {
         let known = KnownTopics { revision: Some(revision), topics: topics.clone() };
         *self.inner.topics.lock() = known;
         self.forget_workers(&topics);
+        for topic in topics.iter() {
+            if let Some(worker) = self.inner.workers.lock().get(&topic.id) {
+                worker.set_value_format(value_format(topic));
+            }
+        }
         Ok(topics)
     }
 
@@ -371,8 +379,15 @@ impl Bridge {
     }
 
     pub(crate) fn worker(&self, topic: TopicId, name: &str) -> Arc<Worker> {
+        let known = self.inner.topics.lock().topics.clone();
         let mut workers = self.inner.workers.lock();
-        let make = || Worker::new(self.inner.shared.clone(), topic, name.to_owned());
+        let make = || {
+            let worker = Worker::new(self.inner.shared.clone(), topic, name.to_owned());
+            if let Some(known) = known.iter().find(|known| known.id == topic) {
+                worker.set_value_format(value_format(known));
+            }
+            worker
+        };
         workers.entry(topic).or_insert_with(make).clone()
     }
 
@@ -381,14 +396,26 @@ impl Bridge {
         if let Some(worker) = self.inner.workers.lock().get(&topic) {
             return Ok(worker.clone());
         }
-        let named = self.inner.metadata.topic_by_id(topic).await?;
-        // The name of a topic that is gone is not needed any more.
-        let name = named.map_or_else(|| pointer.name.clone(), |topic| topic.name);
-        Ok(self.worker(topic, &name))
+        match self.inner.metadata.topic_by_id(topic).await? {
+            Some(known) => {
+                let worker = self.worker(topic, &known.name);
+                worker.set_value_format(value_format(&known));
+                Ok(worker)
+            }
+            // The name of a topic that is gone is not needed any more.
+            None => Ok(self.worker(topic, &pointer.name)),
+        }
     }
 
     /// What went wrong while there was nothing to show.
     pub(crate) fn no_version(error: Error) -> Error {
         error.context("the table's first commit")
+    }
+}
+
+fn value_format(topic: &Topic) -> ValueFormat {
+    match topic.configs.get(VALUE_FORMAT_CONFIG).map(String::as_str) {
+        Some("raw") => ValueFormat::Raw,
+        _ => ValueFormat::Auto,
     }
 }

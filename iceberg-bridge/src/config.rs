@@ -2,6 +2,7 @@
 
 use crate::commit::ExpiryRules;
 use crate::fold::FoldRules;
+use crate::mapping::MappingLimits;
 use crate::sweep::SweepRules;
 use crate::topic_patterns::TopicPatterns;
 use kfs::ClusterId;
@@ -39,6 +40,8 @@ pub struct BridgeConfig {
     pub fold: FoldRules,
     /// Pause between two rounds of the upkeep: sweeping and folding.
     pub upkeep_pause: Duration,
+    /// How far a table's columns may grow (`iceberg.json_*`).
+    pub mapping_limits: MappingLimits,
     /// What every table's answer tells the engine, such as `s3.endpoint` and `s3.region`. Never the
     /// broker's own keys.
     pub client_config: BTreeMap<String, String>,
@@ -61,6 +64,7 @@ impl BridgeConfig {
             sweep: SweepRules::default(),
             fold: FoldRules::default(),
             upkeep_pause: Duration::from_secs(1),
+            mapping_limits: MappingLimits::default(),
             client_config: BTreeMap::new(),
         }
     }

@@ -6,6 +6,7 @@ use floe_env::{Error, Result};
 use iceberg::spec::{
     DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Literal, Struct,
 };
+use std::collections::BTreeMap;
 
 /// The manifest entry of a file that stands, or will stand, at `url`.
 ///
@@ -17,10 +18,12 @@ pub fn data_file(file: &EncodedFile, url: String) -> Result<DataFile> {
         FileSlot::Day(day) => (SPEC_DAY, Struct::from_iter([day.map(Literal::date)])),
     };
     let counted = file.nulls.iter();
-    let bound = |pick: fn(&Bounds) -> i64| {
-        let bounds = file.bounds.iter();
-        bounds.map(move |(id, bounds)| (*id, datum(*id, pick(bounds)))).collect()
-    };
+    let (mut lower, mut upper) = (BTreeMap::new(), BTreeMap::new());
+    for (id, bounds) in &file.bounds {
+        let (min, max) = datums(*id, bounds);
+        lower.insert(*id, min);
+        upper.extend(max.map(|max| (*id, max)));
+    }
     DataFileBuilder::default()
         .content(DataContentType::Data)
         .file_path(url)
@@ -32,14 +35,22 @@ pub fn data_file(file: &EncodedFile, url: String) -> Result<DataFile> {
         .column_sizes(file.column_bytes.iter().map(|(id, bytes)| (*id, *bytes)).collect())
         .value_counts(counted.clone().map(|(id, _)| (*id, file.rows)).collect())
         .null_value_counts(counted.map(|(id, nulls)| (*id, *nulls)).collect())
-        .lower_bounds(bound(|bounds| bounds.min))
-        .upper_bounds(bound(|bounds| bounds.max))
+        .lower_bounds(lower.into_iter().collect())
+        .upper_bounds(upper.into_iter().collect())
         .split_offsets(Some(file.split_offsets.clone()))
         .build()
         .map_err(|error| Error::bug(format!("manifest entry of a data file: {error}")))
 }
 
-fn datum(field_id: i32, value: i64) -> Datum {
+fn datums(field_id: i32, bounds: &Bounds) -> (Datum, Option<Datum>) {
+    match bounds {
+        Bounds::Whole { min, max } => (whole(field_id, *min), Some(whole(field_id, *max))),
+        Bounds::Double { min, max } => (Datum::double(*min), Some(Datum::double(*max))),
+        Bounds::Text { min, max } => (Datum::string(min), max.as_deref().map(Datum::string)),
+    }
+}
+
+fn whole(field_id: i32, value: i64) -> Datum {
     match field_id {
         field::TIMESTAMP => Datum::timestamptz_micros(value),
         field::PARTITION | field::TIMESTAMP_TYPE => {

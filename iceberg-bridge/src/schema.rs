@@ -1,9 +1,11 @@
-//! The ten flat columns that every table begins with, and its two partition specs.
+//! A table's schema: the ten flat columns that every table begins with, then those of its mapping;
+//! and its two partition specs.
 //!
 //! Field ids are fixed: 1 to 10 at the top, 11 to 16 below, in the order in which a catalog that
 //! assigns fresh ids gives them. All columns but partition and offset are optional, at every level.
 
 use crate::error::iceberg_error;
+use crate::mapping::{Kind, Mapping, NodeIndex, ROOT};
 use arrow_schema::{Schema as ArrowSchema, SchemaRef as ArrowSchemaRef};
 use floe_env::Result;
 use iceberg::spec::{
@@ -11,9 +13,6 @@ use iceberg::spec::{
     UnboundPartitionSpec,
 };
 use std::sync::Arc;
-
-/// Version of the mapping from records to columns; kept in the table's properties.
-pub const MAPPING_VERSION: u32 = 1;
 
 /// The spec without partitions: takes the rows of days beyond those that a commit may open.
 pub const SPEC_UNPARTITIONED: i32 = 0;
@@ -58,6 +57,9 @@ pub mod field {
     pub const ERROR_SCHEMA_ID: i32 = 16;
 }
 
+/// The greatest id of the ten columns and what is in them.
+pub const FIXED_FIELD_ID_MAX: i32 = field::ERROR_SCHEMA_ID;
+
 /// Names of the ten columns; the one at index `i` has field id `i + 1`.
 pub const COLUMN_NAMES: [&str; 10] = [
     "_kafka_partition",
@@ -78,21 +80,22 @@ pub const COLUMN_NAMES: [&str; 10] = [
 pub const COLUMNS_WITH_BOUNDS: [i32; 5] =
     [field::PARTITION, field::OFFSET, field::TIMESTAMP, field::TIMESTAMP_MS, field::TIMESTAMP_TYPE];
 
-/// The table's schema.
+/// The schema of a table with these columns beside the ten.
 ///
 /// # Errors
-/// None in practice; `Bug` if the library refuses the fixed schema.
-pub fn iceberg_schema() -> Result<Schema> {
-    let builder = Schema::builder().with_schema_id(0).with_fields(columns());
+/// None in practice; `Bug` if the library refuses the schema.
+pub fn iceberg_schema(mapping: &Mapping) -> Result<Schema> {
+    let fields = columns().into_iter().chain(members(mapping, ROOT));
+    let builder = Schema::builder().with_schema_id(0).with_fields(fields);
     builder.build().map_err(|error| iceberg_error("build the table schema", error))
 }
 
 /// The same columns as Arrow fields that carry their field ids.
 ///
 /// # Errors
-/// None in practice; `Bug` if the library refuses the fixed schema.
-pub fn arrow_schema() -> Result<ArrowSchemaRef> {
-    let schema: ArrowSchema = iceberg::arrow::schema_to_arrow_schema(&iceberg_schema()?)
+/// None in practice; `Bug` if the library refuses the schema.
+pub fn arrow_schema(mapping: &Mapping) -> Result<ArrowSchemaRef> {
+    let schema: ArrowSchema = iceberg::arrow::schema_to_arrow_schema(&iceberg_schema(mapping)?)
         .map_err(|error| iceberg_error("map the table schema to Arrow", error))?;
     Ok(Arc::new(schema))
 }
@@ -130,6 +133,33 @@ fn columns() -> Vec<NestedFieldRef> {
             Arc::new(NestedField::new(id, name, kind, required))
         })
         .collect()
+}
+
+/// The columns of a struct, or of the record.
+fn members(mapping: &Mapping, node: NodeIndex) -> Vec<NestedFieldRef> {
+    let member = |index: &NodeIndex| {
+        let column = mapping.node(*index);
+        let kind = column_type(mapping, *index);
+        Arc::new(NestedField::optional(column.field_id, &*column.name, kind))
+    };
+    mapping.node(node).fields.columns.iter().map(member).collect()
+}
+
+fn column_type(mapping: &Mapping, index: NodeIndex) -> Type {
+    let column = mapping.node(index);
+    match column.kind {
+        Kind::Long => Type::Primitive(PrimitiveType::Long),
+        Kind::Double => Type::Primitive(PrimitiveType::Double),
+        Kind::String | Kind::Json => Type::Primitive(PrimitiveType::String),
+        Kind::Bool => Type::Primitive(PrimitiveType::Boolean),
+        Kind::Struct => Type::Struct(StructType::new(members(mapping, index))),
+        Kind::List => {
+            let element = column.element.expect("a list is made with its element");
+            let id = mapping.node(element).field_id;
+            let element = NestedField::list_element(id, column_type(mapping, element), false);
+            Type::List(ListType::new(Arc::new(element)))
+        }
+    }
 }
 
 fn headers_type() -> Type {

@@ -2,9 +2,10 @@
 //! partition, encoded, and put ahead of the commit where it does not fit into memory.
 
 use crate::commit::{Gap, Staged, StagedFile, put};
-use crate::encode::Encoder;
+use crate::encode::{DecodeCounts, Encoder, EncoderConfig};
 use crate::files::data_file;
 use crate::log_reader::{LogRead, LogReader, PartitionCut};
+use crate::mapping::Mapping;
 use crate::place::TablePlace;
 use crate::progress::Progress;
 use floe_env::{Env, Error, Instant, Result};
@@ -12,12 +13,16 @@ use floe_store::ObjectStore;
 use kfs::{PartitionIndex, TopicId, TopicPartition};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Bytes of log that one read asks for.
 const READ_BYTES: usize = 4 << 20;
 /// Bytes of keys, values and headers that may wait in memory; beyond, the open files are ended and
-/// put.
-const STAGE_BYTES_MAX: usize = 64 << 20;
+/// put. Encoded they are mostly smaller, so that staging holds about twice as much at its most:
+/// open files, and those that are being put.
+const STAGE_BYTES_MAX: usize = 32 << 20;
+/// Stagings at the same time, over all tables: with the above, all the memory that they have.
+const STAGINGS_MAX: usize = 3;
 /// Bytes of log that one commit takes at most. A cut that is further away is reached in several
 /// commits.
 const COMMIT_BYTES_MAX: usize = 512 << 20;
@@ -40,6 +45,8 @@ pub(crate) struct StagedRange {
     pub(crate) log_bytes: usize,
     /// Offsets that were passed.
     pub(crate) offsets: i64,
+    /// What became of the values.
+    pub(crate) counts: DecodeCounts,
 }
 
 /// Where staging begins.
@@ -55,6 +62,10 @@ pub(crate) struct Start {
     pub(crate) scanned: Progress,
     /// The table is not there yet.
     pub(crate) is_new: bool,
+    /// The table's own columns.
+    pub(crate) mapping: Mapping,
+    /// How values become rows.
+    pub(crate) encoder: EncoderConfig,
 }
 
 /// Reads the log and stages files. Cheap to clone.
@@ -63,17 +74,20 @@ pub(crate) struct Stager {
     env: Env,
     store: Arc<dyn ObjectStore>,
     log: Arc<dyn LogReader>,
+    stagings: Arc<Semaphore>,
 }
 
 impl Stager {
     pub(crate) fn new(env: Env, store: Arc<dyn ObjectStore>, log: Arc<dyn LogReader>) -> Self {
-        Self { env, store, log }
+        Self { env, store, log, stagings: Arc::new(Semaphore::new(STAGINGS_MAX)) }
     }
 
     /// Stages everything from `start` up to `cut`, or as much as one commit takes.
     pub(crate) async fn stage(&self, start: &Start, cut: &[PartitionCut]) -> Result<StagedRange> {
+        // Held until the rows are files; these are small, or on the store.
+        let _staging = self.stagings.acquire().await.expect("the budget is never closed");
         let mut work = Work {
-            encoder: Some(Encoder::new()?),
+            encoder: Some(Encoder::new(&start.encoder, start.mapping.clone())?),
             files: Vec::new(),
             to: start.scanned.clone(),
             gaps: Vec::new(),
@@ -90,9 +104,13 @@ impl Stager {
             }
         }
         self.end_files(start, &mut work).await?;
+        let encoder = work.take_encoder()?;
+        let (counts, mapping) = (encoder.counts(), encoder.mapping().clone());
         let Work { files, to, gaps, log_bytes, offsets, .. } = work;
-        let staged = Staged { from: start.committed.clone(), to, files, gaps };
-        Ok(StagedRange { staged, reaches_cut, log_bytes, offsets })
+        let from_mapping = start.mapping.clone();
+        let staged =
+            Staged { from: start.committed.clone(), to, from_mapping, mapping, files, gaps };
+        Ok(StagedRange { staged, reaches_cut, log_bytes, offsets, counts })
     }
 
     /// False if the commit is full before the partition's end.

@@ -1,5 +1,6 @@
 //! What the bridge says of each table.
 
+use crate::encode::DecodeCounts;
 use kfs::TopicId;
 
 /// How a table is doing.
@@ -58,6 +59,10 @@ pub struct TableStatus {
     pub puts: u64,
     /// Commits since the broker started that failed.
     pub failures: u64,
+    /// Leaf columns beside the ten.
+    pub columns: usize,
+    /// What became of the values committed since the broker started.
+    pub decoded: DecodeCounts,
 }
 
 /// The part of it that a worker keeps.
@@ -71,6 +76,7 @@ pub(crate) struct WorkerStatus {
     pub(crate) last_commit_ms: Option<i64>,
     pub(crate) last_error: Option<String>,
     pub(crate) failures: u64,
+    pub(crate) decoded: DecodeCounts,
 }
 
 impl WorkerStatus {

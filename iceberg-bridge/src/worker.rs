@@ -6,7 +6,9 @@ use crate::commit::{
     CommitCounts, CommitEnd, Committer, LoadedTable, Ownership, Removed, ResumeFrom, StagedFile,
 };
 use crate::config::BridgeConfig;
+use crate::encode::{DecodeCounts, EncoderConfig, ValueFormat};
 use crate::log_reader::{LogReader, PartitionCut};
+use crate::mapping::Mapping;
 use crate::pointer::TablePointers;
 use crate::progress::Progress;
 use crate::staging::{StagedRange, Stager, Start};
@@ -95,6 +97,7 @@ struct State {
     /// The newest commit did not reach its turn's cut.
     is_backfilling: bool,
     last_turn: Option<Instant>,
+    value_format: ValueFormat,
 }
 
 impl Worker {
@@ -107,6 +110,7 @@ impl Worker {
             published: None,
             is_backfilling: false,
             last_turn: None,
+            value_format: ValueFormat::Auto,
         };
         let counts = Arc::new(CommitCounts::default());
         Arc::new(Self {
@@ -345,12 +349,19 @@ impl Worker {
         let (topic, cluster) = (self.topic, self.shared.config.cluster);
         let table = base.map_or_else(|| self.shared.env.uuid(), |base| base.pointer.table_id);
         let committed = base.map_or_else(|| Progress::start(topic), |base| base.progress.clone());
+        let (scanned, format) = {
+            let state = self.state.lock();
+            (state.scanned.clone(), state.value_format)
+        };
+        let limits = self.shared.config.mapping_limits;
         let start = Start {
             topic,
             place: self.shared.committer.place(topic, table),
             committed,
-            scanned: self.state.lock().scanned.clone(),
+            scanned,
             is_new: base.is_none(),
+            mapping: base.map_or_else(Mapping::new, |base| base.mapping.clone()),
+            encoder: EncoderConfig { format, limits },
         };
         (start, Ownership { cluster, topic, table })
     }
@@ -362,7 +373,7 @@ impl Worker {
         owner: Ownership,
         range: StagedRange,
     ) -> Result<bool> {
-        let (log_bytes, offsets) = (range.log_bytes, range.offsets);
+        let (log_bytes, offsets, counts) = (range.log_bytes, range.offsets, range.counts);
         let staged = range.staged;
         // Markers and aborted records alone are not worth a commit: they are passed again after a
         // restart.
@@ -384,12 +395,30 @@ impl Worker {
         drop(gate);
         let mut state = self.state.lock();
         state.status.commits += 1;
+        self.note_counts(&mut state.status, &counts);
         state.status.last_commit_ms = Some(self.shared.env.now_ms());
         if offsets > 0 {
             let log_bytes = i64::try_from(log_bytes).unwrap_or(i64::MAX);
             state.record_bytes = (log_bytes / offsets).max(1);
         }
         Ok(true)
+    }
+
+    /// Adds what became of a commit's values; the first time that a limit is met is an event.
+    fn note_counts(&self, status: &mut WorkerStatus, counts: &DecodeCounts) {
+        let before = status.decoded.limits.named();
+        status.decoded.add(counts);
+        for ((limit, was), (_, is)) in before.into_iter().zip(status.decoded.limits.named()) {
+            if was == 0 && is > 0 {
+                let topic = &self.topic_name;
+                tracing::warn!(%topic, limit, "values have no column: the table's limit is met");
+            }
+        }
+    }
+
+    /// How values become rows from the next commit on.
+    pub(crate) fn set_value_format(&self, format: ValueFormat) {
+        self.state.lock().value_format = format;
     }
 
     pub(crate) fn status(&self) -> TableStatus {
@@ -422,6 +451,8 @@ impl Worker {
             conflicts: self.counts.conflicts.load(Ordering::Relaxed),
             puts: self.counts.puts.load(Ordering::Relaxed),
             failures: state.status.failures,
+            columns: newest.map_or(0, |table| table.mapping.leaves()),
+            decoded: state.status.decoded,
         }
     }
 }

@@ -15,6 +15,7 @@
 
 use kfs::TopicPartition;
 use parking_lot::Mutex;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -25,15 +26,31 @@ const VIOLATIONS_MAX: usize = 100;
 /// One producer's record: who sent it, and the how-manieth it is.
 pub type RecordName = (u32, u64);
 
-/// The value of a record: its name, and something to fill it up.
+/// The member of a JSON value that has the record's name.
+pub const NAME_KEY: &str = "name";
+/// JSON values have a second member, of so many different keys.
+pub const SECOND_KEYS: u64 = 23;
+
+/// The value of a record: its name, and something to fill it up. Every other is a JSON object, of
+/// which a table makes columns.
 pub fn value_of((producer, number): RecordName, padding: usize) -> String {
-    format!("{producer}/{number}/{}", "x".repeat(padding))
+    let name = format!("{producer}/{number}/{}", "x".repeat(padding));
+    match number % 2 {
+        0 => name,
+        _ => {
+            let second = number % SECOND_KEYS;
+            format!("{{\"{NAME_KEY}\":\"{name}\",\"k{second}\":{number}}}")
+        }
+    }
 }
 
 /// The name of the record that has this value.
 pub fn name_of(value: &[u8]) -> Option<RecordName> {
     let text = std::str::from_utf8(value).ok()?;
-    let mut parts = text.split('/');
+    let object = text.starts_with('{').then(|| serde_json::from_str::<Value>(text));
+    let object = object.transpose().ok()?;
+    let named = object.as_ref().map_or(Some(text), |object| object[NAME_KEY].as_str())?;
+    let mut parts = named.split('/');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 

@@ -2,10 +2,11 @@
 //! the Parquet files, straight from the objects. Independent of the bridge's own reader. Files
 //! never change, so each is read once.
 
-use crate::model::{RecordName, name_of};
+use crate::model::{NAME_KEY, RecordName, SECOND_KEYS, name_of};
 use crate::object_server::ObjectServer;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{Array, RecordBatch};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use floe_store::ObjectStore;
@@ -167,6 +168,16 @@ pub fn numbered_snapshots(metadata: &TableMetadata) -> Vec<(i64, i64)> {
     metadata.snapshots().map(numbered).collect()
 }
 
+/// The name of a record whose object became columns, which must hold the whole object.
+fn json_name(batch: &RecordBatch, row: usize) -> Option<RecordName> {
+    let name = batch.column_by_name(NAME_KEY)?.as_string_opt::<i32>()?;
+    let name = name.is_valid(row).then(|| name_of(name.value(row).as_bytes()))??;
+    let number = i64::try_from(name.1).ok()?;
+    let key = format!("k{}", name.1 % SECOND_KEYS);
+    let column = batch.column_by_name(&key)?.as_primitive_opt::<Int64Type>()?;
+    (column.is_valid(row) && column.value(row) == number).then_some(name)
+}
+
 fn rows_of(bytes: Bytes) -> Result<Vec<TableRow>, String> {
     let [partition, offset, value] = COLUMNS;
     let mut rows = Vec::new();
@@ -177,7 +188,11 @@ fn rows_of(bytes: Bytes) -> Result<Vec<TableRow>, String> {
         let offsets = batch.column(offset).as_primitive::<Int64Type>();
         let values = batch.column(value).as_binary::<i32>();
         for row in 0..batch.num_rows() {
-            let name = name_of(values.value(row));
+            // A JSON object is in columns, and has no other place.
+            let name = match values.is_valid(row) {
+                true => name_of(values.value(row)).filter(|_| !values.value(row).starts_with(b"{")),
+                false => json_name(&batch, row),
+            };
             let name = name.ok_or_else(|| format!("row {row}: nobody sent this value"))?;
             rows.push((partitions.value(row), offsets.value(row), name));
         }

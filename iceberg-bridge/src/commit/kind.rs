@@ -40,7 +40,11 @@ impl Kind {
     /// Whether the commit may be made on this version. If not, its maker was overtaken.
     pub(super) fn fits(&self, base: &LoadedTable, staged: &Staged) -> bool {
         match self {
-            Self::Append => base.stopped.is_none() && base.progress == staged.from,
+            Self::Append => {
+                base.stopped.is_none()
+                    && base.progress == staged.from
+                    && base.mapping == staged.from_mapping
+            }
             Self::Replace(_) => base.stopped.is_none(),
             Self::Resume(stop, _) => base.stopped.is_some() && KnownStop::of(base) == *stop,
         }

@@ -12,6 +12,7 @@
 //! * Files of an attempt that certainly failed are deleted; those of an unknown one are left to the
 //!   orphan sweep, which fences every commit whose files it may have deleted.
 
+mod columns;
 mod expiry;
 mod garbage;
 mod kind;
@@ -27,14 +28,14 @@ mod tests;
 #[cfg(test)]
 pub(crate) mod tests_support;
 
+pub use columns::MAPPING_PROPERTY;
 pub use expiry::ExpiryRules;
 pub(crate) use kind::Removed;
 pub use resume::ResumeFrom;
 pub use snapshot::Ownership;
-pub use table::{
-    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, MAPPING_PROPERTY, TAG, TOPIC_PROPERTY,
-};
+pub use table::{CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, TAG, TOPIC_PROPERTY};
 
+use crate::mapping::Mapping;
 use crate::names;
 use crate::place::TablePlace;
 use crate::pointer::{TablePointer, TablePointers};
@@ -102,6 +103,10 @@ pub struct Staged {
     pub from: Progress,
     /// The map that it will have.
     pub to: Progress,
+    /// The columns that the table must have beside the ten.
+    pub from_mapping: Mapping,
+    /// Those that it will have: the same, or more.
+    pub mapping: Mapping,
     /// Everything between the two.
     pub files: Vec<StagedFile>,
     /// Less this.
@@ -250,7 +255,8 @@ impl Committer {
         files: Vec<StagedFile>,
     ) -> Result<CommitEnd> {
         let (from, to) = (base.progress.clone(), base.progress.clone());
-        let staged = Staged { from, to, files, gaps: Vec::new() };
+        let (from_mapping, mapping) = (base.mapping.clone(), base.mapping.clone());
+        let staged = Staged { from, to, from_mapping, mapping, files, gaps: Vec::new() };
         self.commit(base, staged, &Kind::Replace(removed)).await
     }
 
@@ -268,8 +274,10 @@ impl Committer {
                 return Ok(CommitEnd::Overtaken);
             }
             if let Kind::Replace(_) = kind {
-                // The rows are the same, however far the table has got meanwhile.
+                // The rows are the same, however far the table has got meanwhile, and so are the
+                // columns that they have.
                 staged.to = base.progress.clone();
+                staged.mapping = base.mapping.clone();
             }
             let version = base.pointer.metadata_version + 1;
             let metadata = base.metadata.clone();
@@ -343,6 +351,7 @@ impl Committer {
             files: staged.files.iter().map(|file| &file.data_file).collect(),
             progress: &staged.to,
             gaps: &staged.gaps,
+            mapping: &staged.mapping,
         };
         let location = base.map(|base| base.pointer.metadata_location.clone());
         let no_refs = Refs::new();
@@ -372,8 +381,7 @@ impl Committer {
             expired: next.expired,
             old_metadata: old_metadata.collect(),
         };
-        let shape = (&metadata, snapshot);
-        self.prepare_manifests(place, base, shape, staged, kind, &mut prepared).await?;
+        self.prepare_manifests(place, base, snapshot, staged, kind, &mut prepared).await?;
         let list = encode_list(&list_url, snapshot, &prepared.manifests).await?;
         prepared.puts.push((list_key, list));
         prepared.puts.push((metadata_key, metadata_file));
@@ -384,11 +392,13 @@ impl Committer {
         &self,
         place: &TablePlace,
         base: Option<&LoadedTable>,
-        (metadata, snapshot): (&TableMetadata, SnapshotPlace),
+        snapshot: SnapshotPlace,
         staged: &Staged,
         kind: &Kind,
         prepared: &mut Prepared,
     ) -> Result<()> {
+        // Of the version that is being made: the files may have columns that are new.
+        let metadata = prepared.metadata.clone();
         let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
         for file in &staged.files {
             let (spec_id, file) = (partition_spec_id(&file.data_file), file.data_file.clone());
@@ -396,7 +406,7 @@ impl Committer {
         }
         for (spec_id, files) in by_spec {
             let key = place.manifest_key(&self.env);
-            let shape = merge::manifest_shape(metadata, spec_id)?;
+            let shape = merge::manifest_shape(&metadata, spec_id)?;
             let entries = Entries::Added(files);
             let url = place.url_of(&key)?;
             let (manifest, bytes) = encode_manifest(&url, snapshot, shape, entries).await?;
@@ -406,7 +416,7 @@ impl Committer {
         let Some(base) = base else { return Ok(()) };
         if let Kind::Replace(removed) = kind {
             let (env, store) = (&self.env, self.store.as_ref());
-            let rewriting = Rewriting { env, store, place, metadata, snapshot };
+            let rewriting = Rewriting { env, store, place, metadata: &metadata, snapshot };
             match rewriting.manifests_without(&base.manifests, removed, prepared).await? {
                 Some(left) => prepared.manifests.extend(left),
                 None => prepared.is_overtaken = true,
@@ -417,7 +427,7 @@ impl Committer {
             &self.env,
             &self.store,
             place,
-            metadata,
+            &metadata,
             snapshot,
             &base.manifests,
             prepared,
@@ -493,6 +503,7 @@ impl Committer {
             refs: prepared.refs,
             manifests: prepared.manifests,
             progress: staged.to,
+            mapping: staged.mapping,
             stopped: None,
         });
         garbage::collect_later(

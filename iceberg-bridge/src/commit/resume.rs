@@ -9,9 +9,11 @@
 //! * `from-here`: the table goes on behind what Floe committed last. What main has lost stays lost,
 //!   and is noted as a gap.
 
+use super::columns::{mapping_of, recorded_mapping};
 use super::kind::{Kind, KnownStop};
 use super::table::{Maps, maps, owner_problem};
 use super::{CommitEnd, Committer, Gap, LoadedTable, Staged};
+use crate::mapping::Mapping;
 use crate::progress::Progress;
 use crate::schema::iceberg_schema;
 use floe_env::{Error, Result};
@@ -59,7 +61,7 @@ impl Committer {
         if let Some(problem) = owner_problem(metadata, self.cluster, &base.pointer) {
             return Err(Error::fenced(format!("the table cannot be resumed: {problem}")));
         }
-        check_columns(metadata)?;
+        let mapping = checked_mapping(metadata)?;
         let topic = base.pointer.topic();
         let maps = maps(metadata).map_err(Error::corrupt)?;
         if from == ResumeFrom::Rewind && maps.is_history_expired {
@@ -74,7 +76,14 @@ impl Committer {
             ResumeFrom::Here => newest(maps, reason)?,
         };
         let gaps = left_out(&held, &to);
-        let staged = Staged { from: base.progress.clone(), to, files: Vec::new(), gaps };
+        let staged = Staged {
+            from: base.progress.clone(),
+            to,
+            from_mapping: mapping.clone(),
+            mapping,
+            files: Vec::new(),
+            gaps,
+        };
         let kind = Kind::Resume(KnownStop::of(&base), from.name());
         self.commit(base, staged, &kind).await
     }
@@ -111,9 +120,10 @@ fn left_out(held: &Progress, to: &Progress) -> Vec<Gap> {
     missing.map(gap).collect()
 }
 
-/// Floe's own columns must be there, and others must do without a value.
-fn check_columns(metadata: &TableMetadata) -> Result<()> {
-    let (ours, theirs) = (iceberg_schema()?, metadata.current_schema());
+/// The recorded mapping, whose columns must be there, and no others.
+fn checked_mapping(metadata: &TableMetadata) -> Result<Mapping> {
+    let mapping = recorded_mapping(metadata).map_err(Error::invalid)?;
+    let (ours, theirs) = (iceberg_schema(&mapping)?, metadata.current_schema());
     for own in ours.as_struct().fields() {
         let found = theirs.as_struct().field_by_id(own.id);
         if found.is_none_or(|found| found.name != own.name || found.field_type != own.field_type) {
@@ -128,6 +138,6 @@ fn check_columns(metadata: &TableMetadata) -> Result<()> {
         Some(field) => {
             Err(Error::invalid(format!("column {} is required, and no record has it", field.name)))
         }
-        None => Ok(()),
+        None => mapping_of(metadata).map_err(Error::invalid),
     }
 }

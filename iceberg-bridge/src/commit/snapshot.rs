@@ -2,16 +2,18 @@
 //! and the expiry of old snapshots. Pure.
 
 use super::Gap;
+use super::columns::{MAPPING_PROPERTY, with_columns};
 use super::expiry::{ExpiryRules, expired_snapshots, hour_tag, outdated_tags};
 use super::manifest::SnapshotPlace;
 use super::refs::{Refs, branch, tag};
 use super::table::{
-    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, MAPPING_PROPERTY, METADATA_CODEC_PROPERTY, TAG,
-    TOPIC_PROPERTY, summary_value,
+    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, METADATA_CODEC_PROPERTY, TAG, TOPIC_PROPERTY,
+    summary_value,
 };
 use crate::error::iceberg_error;
+use crate::mapping::{MAPPING_VERSION, Mapping};
 use crate::progress::{PROGRESS_KEY, Progress};
-use crate::schema::{MAPPING_VERSION, SPEC_DAY, day_spec, iceberg_schema};
+use crate::schema::{SPEC_DAY, day_spec, iceberg_schema};
 use floe_env::{Error, Result};
 use iceberg::spec::{
     DataFile, FormatVersion, MAIN_BRANCH, Operation, PartitionSpec, Snapshot, SnapshotRef,
@@ -54,7 +56,7 @@ pub(super) fn empty_table(owner: &Ownership, location: &str) -> Result<TableMeta
         (METADATA_CODEC_PROPERTY, "gzip".to_owned()),
     ];
     let properties = properties.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    let schema = iceberg_schema()?;
+    let schema = iceberg_schema(&Mapping::new())?;
     let made = TableMetadataBuilder::new(
         schema.clone(),
         PartitionSpec::unpartition_spec(),
@@ -90,6 +92,7 @@ pub(super) struct Addition<'a> {
     pub(super) removed: Totals,
     pub(super) progress: &'a Progress,
     pub(super) gaps: &'a [Gap],
+    pub(super) mapping: &'a Mapping,
     /// An entry of its own in the summary.
     pub(super) note: Option<(&'static str, &'static str)>,
 }
@@ -143,15 +146,6 @@ pub(super) fn next_version(
     let Version { metadata, refs, location } = before;
     let summary = summary(metadata.current_snapshot(), addition);
     let timestamp_ms = snapshot_date_ms(&metadata, now_ms);
-    let added = Snapshot::builder()
-        .with_snapshot_id(snapshot.id)
-        .with_parent_snapshot_id(snapshot.parent)
-        .with_sequence_number(snapshot.sequence_number)
-        .with_timestamp_ms(timestamp_ms)
-        .with_manifest_list(list_url)
-        .with_summary(summary)
-        .with_schema_id(metadata.current_schema_id())
-        .build();
     let mut refs = refs.clone();
     let outdated = outdated_tags(&metadata, &refs, timestamp_ms, rules);
     refs.retain(|name, _| !outdated.contains(name));
@@ -161,7 +155,17 @@ pub(super) fn next_version(
     refs.insert(MAIN_BRANCH.to_owned(), branch(snapshot.id));
     let expired = expired_snapshots(&metadata, &refs, timestamp_ms, rules);
     let expired_ids: Vec<i64> = expired.iter().map(|snapshot| snapshot.snapshot_id()).collect();
-    let mut builder = metadata.into_builder(location);
+    let (mut builder, schema_id) =
+        with_columns(metadata, location, addition.mapping, &expired_ids)?;
+    let added = Snapshot::builder()
+        .with_snapshot_id(snapshot.id)
+        .with_parent_snapshot_id(snapshot.parent)
+        .with_sequence_number(snapshot.sequence_number)
+        .with_timestamp_ms(timestamp_ms)
+        .with_manifest_list(list_url)
+        .with_summary(summary)
+        .with_schema_id(schema_id)
+        .build();
     builder = builder.add_snapshot(added).map_err(failed)?;
     builder = builder.set_ref(MAIN_BRANCH, branch(snapshot.id)).map_err(failed)?;
     for (name, reference) in moved {

@@ -1,8 +1,10 @@
 //! A table as it is now: pointer, metadata, manifests, progress, and whether it may be written at
 //! all.
 
+use super::columns::mapping_of;
 use super::manifest::{ExistingFile, parse_list, parse_manifest};
 use super::refs::{Refs, parse_refs};
+use crate::mapping::Mapping;
 use crate::place::TablePlace;
 use crate::pointer::TablePointer;
 use crate::progress::{PROGRESS_KEY, Progress};
@@ -30,8 +32,6 @@ pub const TAG: &str = "floe";
 pub const CLUSTER_PROPERTY: &str = "floe.cluster-id";
 /// Table property: the topic whose history the table is.
 pub const TOPIC_PROPERTY: &str = "floe.topic-id";
-/// Table property: the version of the mapping from records to columns.
-pub const MAPPING_PROPERTY: &str = "floe.mapping-version";
 /// Summary key: offsets that no table can ever hold, over the table's whole life.
 pub const GAP_OFFSETS_KEY: &str = "floe.gap-offsets";
 
@@ -52,6 +52,8 @@ pub struct LoadedTable {
     pub manifests: Vec<ManifestFile>,
     /// How far the table has got.
     pub progress: Progress,
+    /// The columns beside the ten.
+    pub mapping: Mapping,
     /// Why the table must not be written, if so.
     pub stopped: Option<String>,
 }
@@ -84,12 +86,23 @@ impl LoadedTable {
             }
         };
         let judged = owner.map_or_else(|| judge(&metadata, topic), Err);
-        let (progress, stopped) = match judged {
-            Ok(progress) => (progress, None),
-            Err(reason) => (Progress::start(topic), Some(reason)),
+        let judged = judged.and_then(|progress| Ok((progress, mapping_of(&metadata)?)));
+        let (progress, mapping, stopped) = match judged {
+            Ok((progress, mapping)) => (progress, mapping, None),
+            Err(reason) => (Progress::start(topic), Mapping::new(), Some(reason)),
         };
         let refs = parse_refs(&metadata_json)?;
-        Ok(Self { pointer, place, metadata, metadata_json, refs, manifests, progress, stopped })
+        Ok(Self {
+            pointer,
+            place,
+            metadata,
+            metadata_json,
+            refs,
+            manifests,
+            progress,
+            mapping,
+            stopped,
+        })
     }
 
     /// The manifests of one of its snapshots.

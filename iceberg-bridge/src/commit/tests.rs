@@ -2,7 +2,7 @@ use super::manifest::SnapshotPlace;
 use super::merge::SMALL_MANIFESTS_MAX;
 use super::snapshot::{Addition, Ownership, Totals, Version, empty_table, next_version};
 use super::*;
-use crate::encode::Encoder;
+use crate::encode::{Encoder, EncoderConfig};
 use crate::files::data_file;
 use crate::tests::support::{Fault, World, numbered_batch};
 use floe_env::simulated::Node;
@@ -42,7 +42,7 @@ impl Rig {
         let place = committer.place(TOPIC, table);
         let mut batch = numbered_batch(from..until).to_vec();
         kfs::set_base_offset(&mut batch, from);
-        let mut encoder = Encoder::new().unwrap();
+        let mut encoder = Encoder::new(&EncoderConfig::default(), Mapping::new()).unwrap();
         encoder.append(0, &[Bytes::from(batch)], from, until).unwrap();
         let files = encoder.finish_files().unwrap().into_iter().map(|file| {
             let key = place.data_key(&self.env);
@@ -53,7 +53,15 @@ impl Rig {
             topic: TOPIC,
             next_offsets: if next == 0 { Vec::new() } else { vec![next] },
         };
-        Staged { from: map(from), to: map(until), files: files.collect(), gaps: Vec::new() }
+        let (from_mapping, mapping) = (Mapping::new(), encoder.mapping().clone());
+        Staged {
+            from: map(from),
+            to: map(until),
+            from_mapping,
+            mapping,
+            files: files.collect(),
+            gaps: Vec::new(),
+        }
     }
 
     async fn create(&self) -> Arc<LoadedTable> {
@@ -157,7 +165,8 @@ async fn another_topic_of_the_same_table_name_gets_a_suffix() {
     let owner = Ownership { topic: other, ..rig.owner() };
     let from = Progress::start(other);
     let to = Progress { topic: other, next_offsets: vec![1] };
-    let staged = Staged { from, to, files: Vec::new(), gaps: Vec::new() };
+    let (from_mapping, mapping) = (Mapping::new(), Mapping::new());
+    let staged = Staged { from, to, from_mapping, mapping, files: Vec::new(), gaps: Vec::new() };
     let table = committed(committer.create("kafka", "ORDERS", owner, staged).await);
     assert_eq!(table.pointer.name, "orders_00000071");
 }
@@ -335,6 +344,7 @@ impl History {
             progress: &progress,
             gaps: &[],
             note: None,
+            mapping: &Mapping::new(),
         };
         let location = Some(format!("{url}/metadata/{at:05}.gz.metadata.json"));
         let list =

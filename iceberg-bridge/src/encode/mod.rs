@@ -4,24 +4,40 @@
 //! Rows must come in (partition, offset) order; each file keeps it. One encoder serves one commit:
 //! it opens a file per day for the first [`DAYS_MAX`] days that it meets, and one file under the
 //! spec without partitions for all other days.
+//!
+//! Flow: a record's value is decoded by the mapping, which may grow (`decode`); the row goes into
+//! the Arrow builders of its file (`rows`, `columns`); every few thousand rows these go through the
+//! Parquet encoder (`parquet_file`). A file has the columns of one moment: where the mapping has
+//! grown since, the next rows begin another.
 
+mod bounds;
+mod columns;
+mod decode;
+#[cfg(test)]
+mod json_tests;
+mod open_file;
 mod parquet_file;
 mod rows;
 #[cfg(test)]
 mod tests;
 
-pub use parquet_file::{Bounds, EncodedFile};
+pub use bounds::Bounds;
+pub use decode::{DecodeCounts, ValueFormat};
+pub use parquet_file::{DataFileWriter, EncodedFile, FileShape};
 
-use crate::schema::arrow_schema;
-use arrow_schema::SchemaRef;
+use crate::mapping::{Mapping, MappingLimits};
 use bytes::Bytes;
+use decode::Decoder;
 use floe_env::{Error, Result};
 use kfs::{BatchView, Record, TimestampType};
-use parquet_file::ParquetFile;
+use open_file::OpenFile;
 use std::collections::BTreeMap;
 
 /// Day files that one commit opens at most.
 pub const DAYS_MAX: usize = 8;
+/// Columns of all open files together, about: each has buffers of its own. A wide table opens fewer
+/// days.
+const OPEN_COLUMNS_MAX: usize = 2000;
 /// The most that one batch's records may decompress to: beyond it the batch cannot have passed a
 /// broker.
 const BATCH_BYTES_MAX: usize = 256 << 20;
@@ -64,12 +80,24 @@ impl Row<'_> {
     }
 }
 
+/// How an encoder sees a topic.
+#[derive(Clone, Debug, Default)]
+pub struct EncoderConfig {
+    /// How values become rows.
+    pub format: ValueFormat,
+    /// How far the mapping may grow.
+    pub limits: MappingLimits,
+}
+
 /// Encodes the rows of one commit.
 pub struct Encoder {
-    schema: SchemaRef,
+    decoder: Decoder,
+    /// The shape of files now, and the size of the mapping that it is made of.
+    shape: (FileShape, usize),
     slots: Vec<FileSlot>,
-    open: BTreeMap<FileSlot, ParquetFile>,
+    open: BTreeMap<FileSlot, OpenFile>,
     buffered_bytes: usize,
+    counts: DecodeCounts,
 }
 
 impl std::fmt::Debug for Encoder {
@@ -79,13 +107,30 @@ impl std::fmt::Debug for Encoder {
 }
 
 impl Encoder {
-    /// An encoder without rows.
+    /// An encoder without rows, of a table with the columns of `mapping`.
     ///
     /// # Errors
-    /// None in practice; `Bug` if the library refuses the fixed schema.
-    pub fn new() -> Result<Self> {
-        let (slots, open) = (Vec::new(), BTreeMap::new());
-        Ok(Self { schema: arrow_schema()?, slots, open, buffered_bytes: 0 })
+    /// None in practice; `Bug` if the library refuses the schema.
+    pub fn new(config: &EncoderConfig, mapping: Mapping) -> Result<Self> {
+        let shape = (FileShape::of(&mapping)?, mapping.node_count());
+        Ok(Self {
+            decoder: Decoder::new(config.format, config.limits, mapping),
+            shape,
+            slots: Vec::new(),
+            open: BTreeMap::new(),
+            buffered_bytes: 0,
+            counts: DecodeCounts::default(),
+        })
+    }
+
+    /// The columns that the table must have for the rows so far.
+    pub fn mapping(&self) -> &Mapping {
+        &self.decoder.mapping
+    }
+
+    /// What became of the values so far.
+    pub fn counts(&self) -> DecodeCounts {
+        DecodeCounts { limits: self.decoder.limits_reached, ..self.counts }
     }
 
     /// Bytes of keys, values and headers that are in open files.
@@ -141,11 +186,16 @@ impl Encoder {
 
     fn push(&mut self, row: &Row<'_>) -> Result<()> {
         let slot = self.slot(row.day());
-        if !self.open.contains_key(&slot) {
-            self.open.insert(slot, ParquetFile::new(self.schema.clone(), slot)?);
+        let shape = &self.shape.0;
+        let file = self.open.entry(slot).or_insert_with(|| OpenFile::new(shape, slot));
+        let appended = file.push(row, self.decoder.decode(row.record.value));
+        self.buffered_bytes += appended.bytes;
+        self.counts.rescued_rows += u64::from(appended.is_rescued);
+        self.counts.undecodable_rows += u64::from(appended.is_undecodable);
+        if file.is_full(&self.decoder.mapping) {
+            let shape = shape_of(&mut self.shape, &self.decoder.mapping)?;
+            file.flush(&self.decoder.mapping, shape)?;
         }
-        let file = self.open.get_mut(&slot).expect("opened just now");
-        self.buffered_bytes += file.push(row)?;
         Ok(())
     }
 
@@ -154,7 +204,9 @@ impl Encoder {
         if self.slots.contains(&slot) {
             return slot;
         }
-        if self.slots.len() < DAYS_MAX {
+        let columns = self.decoder.mapping.leaves().max(1);
+        let days = (OPEN_COLUMNS_MAX / columns).clamp(1, DAYS_MAX);
+        if self.slots.len() < days {
             self.slots.push(slot);
             return slot;
         }
@@ -167,8 +219,21 @@ impl Encoder {
     /// None in practice; `Bug` if the Parquet writer fails in memory.
     pub fn finish_files(&mut self) -> Result<Vec<EncodedFile>> {
         self.buffered_bytes = 0;
-        std::mem::take(&mut self.open).into_values().map(ParquetFile::finish).collect()
+        let mut files = Vec::new();
+        for (_, file) in std::mem::take(&mut self.open) {
+            let shape = shape_of(&mut self.shape, &self.decoder.mapping)?;
+            files.extend(file.finish(&self.decoder.mapping, shape)?);
+        }
+        Ok(files)
     }
+}
+
+/// The shape of files now; made anew where the mapping has grown.
+fn shape_of<'a>(shape: &'a mut (FileShape, usize), mapping: &Mapping) -> Result<&'a FileShape> {
+    if shape.1 != mapping.node_count() {
+        *shape = (FileShape::of(mapping)?, mapping.node_count());
+    }
+    Ok(&shape.0)
 }
 
 fn corrupt(partition: i32, offset: i64, error: kfs::BatchError) -> Error {

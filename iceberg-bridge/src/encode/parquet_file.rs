@@ -1,11 +1,13 @@
-//! One data file in the making: zstd, statistics for the five ordered columns only, one row group,
-//! and the counts and bounds that its manifest entry will state.
+//! One data file in the making: zstd, one row group, and the counts and bounds that its manifest
+//! entry will state.
 
-use super::rows::{RowColumns, timestamp_type_code};
-use super::{FileSlot, Row};
+use super::FileSlot;
+use super::bounds::{Bounds, ColumnStatistics, field_id, statistics};
 use crate::error::parquet_error;
-use crate::schema::{COLUMN_NAMES, COLUMNS_WITH_BOUNDS, field};
-use arrow_schema::SchemaRef;
+use crate::mapping::{Kind, Mapping};
+use crate::schema::{COLUMNS_WITH_BOUNDS, arrow_schema, field};
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Field, SchemaRef};
 use bytes::Bytes;
 use floe_env::Result;
 use parquet::arrow::ArrowWriter;
@@ -14,29 +16,33 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-/// Rows that wait as Arrow columns before they are encoded.
-const ROWS_PENDING_MAX: usize = 8192;
-/// Bytes of keys, values and headers that wait as Arrow columns before they are encoded.
-const BYTES_PENDING_MAX: usize = 4 << 20;
-const ZSTD_LEVEL: i32 = 3;
+const ZSTD_LEVEL: i32 = 1;
 
-/// The least and greatest value of a column in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// No value is less.
-    pub min: i64,
-    /// No value is greater.
-    pub max: i64,
+/// The columns of a file, and how they are written.
+#[derive(Clone, Debug)]
+pub struct FileShape {
+    /// The ten columns and those of a mapping, with their field ids.
+    pub schema: SchemaRef,
+    /// Ids of columns of JSON text.
+    json_ids: Arc<BTreeSet<i32>>,
+    properties: Arc<WriterProperties>,
 }
 
-impl Bounds {
-    fn widen(bounds: &mut Option<Self>, value: i64) {
-        *bounds = Some(match *bounds {
-            None => Self { min: value, max: value },
-            Some(old) => Self { min: old.min.min(value), max: old.max.max(value) },
-        });
+impl FileShape {
+    /// The shape of files with a mapping's columns.
+    ///
+    /// # Errors
+    /// None in practice; `Bug` if the library refuses the schema.
+    pub fn of(mapping: &Mapping) -> Result<Self> {
+        let schema = arrow_schema(mapping)?;
+        let nodes = (1..mapping.node_count()).map(|index| mapping.node(index));
+        let json = nodes.filter(|node| node.kind == Kind::Json).map(|node| node.field_id);
+        let json_ids = Arc::new(json.collect());
+        let properties = Arc::new(writer_properties(&schema, &json_ids));
+        Ok(Self { schema, json_ids, properties })
     }
 }
 
@@ -49,9 +55,9 @@ pub struct EncodedFile {
     pub bytes: Bytes,
     /// Its rows.
     pub rows: u64,
-    /// Bounds by field id, for [`COLUMNS_WITH_BOUNDS`] that have a value.
+    /// Bounds by field id, for columns at the top that have some.
     pub bounds: BTreeMap<i32, Bounds>,
-    /// Nulls by field id, for the columns at the top that are no list or struct.
+    /// Nulls by field id, for columns at the top that hold values themselves.
     pub nulls: BTreeMap<i32, u64>,
     /// Compressed bytes by field id of the leaf column.
     pub column_bytes: BTreeMap<i32, u64>,
@@ -59,90 +65,75 @@ pub struct EncodedFile {
     pub split_offsets: Vec<i64>,
 }
 
-pub(super) struct ParquetFile {
+/// Writes one data file, batch by batch.
+pub struct DataFileWriter {
     slot: FileSlot,
     writer: ArrowWriter<Vec<u8>>,
-    columns: RowColumns,
+    statistics: Vec<ColumnStatistics>,
     rows: u64,
-    bounds: [Option<Bounds>; COLUMNS_WITH_BOUNDS.len()],
-    nulls: BTreeMap<i32, u64>,
 }
 
-impl ParquetFile {
-    pub(super) fn new(schema: SchemaRef, slot: FileSlot) -> Result<Self> {
+impl std::fmt::Debug for DataFileWriter {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("DataFileWriter").field("rows", &self.rows).finish()
+    }
+}
+
+impl DataFileWriter {
+    /// A file without rows.
+    ///
+    /// # Errors
+    /// None in practice; `Bug` if the library refuses the schema.
+    pub fn new(shape: &FileShape, slot: FileSlot) -> Result<Self> {
         let options = ArrowWriterOptions::new()
-            .with_properties(writer_properties())
+            .with_properties(shape.properties.as_ref().clone())
             .with_schema_root("table".to_owned())
             .with_skip_arrow_metadata(true);
-        let writer = ArrowWriter::try_new_with_options(Vec::new(), schema.clone(), options)
+        let writer = ArrowWriter::try_new_with_options(Vec::new(), shape.schema.clone(), options)
             .map_err(|error| parquet_error("open a data file", error))?;
-        let counted = COLUMNS_WITH_BOUNDS.into_iter();
-        let counted = counted.chain([field::KEY, field::VALUE, field::RESCUED]);
-        Ok(Self {
-            slot,
-            writer,
-            columns: RowColumns::new(schema),
-            rows: 0,
-            bounds: [None; COLUMNS_WITH_BOUNDS.len()],
-            nulls: counted.map(|id| (id, 0)).collect(),
-        })
+        let statistics = statistics(&shape.schema, &shape.json_ids);
+        Ok(Self { slot, writer, statistics, rows: 0 })
     }
 
-    /// Adds a row; answers the bytes of its key, value and headers.
-    pub(super) fn push(&mut self, row: &Row<'_>) -> Result<usize> {
-        let appended = self.columns.push(row);
-        self.rows += 1;
-        let timestamp_us = row.timestamp_us();
-        let values = [
-            Some(i64::from(row.partition)),
-            Some(row.offset),
-            timestamp_us,
-            Some(row.timestamp_ms),
-            Some(i64::from(timestamp_type_code(row.timestamp_type))),
-        ];
-        for (bounds, value) in self.bounds.iter_mut().zip(values) {
-            if let Some(value) = value {
-                Bounds::widen(bounds, value);
-            }
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// `Bug` where the batch has other columns than the file.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.rows += batch.num_rows() as u64;
+        for column in &mut self.statistics {
+            column.add(batch);
         }
-        self.count_null(field::TIMESTAMP, timestamp_us.is_none());
-        self.count_null(field::KEY, row.record.key.is_none());
-        self.count_null(field::VALUE, row.record.value.is_none());
-        self.count_null(field::RESCUED, !appended.rescued);
-        if self.columns.rows() >= ROWS_PENDING_MAX || self.columns.bytes() >= BYTES_PENDING_MAX {
-            self.flush_columns()?;
-        }
-        Ok(appended.bytes)
+        self.writer.write(batch).map_err(|error| parquet_error("encode rows", error))
     }
 
-    fn count_null(&mut self, field_id: i32, is_null: bool) {
-        *self.nulls.entry(field_id).or_default() += u64::from(is_null);
+    /// Bytes that the file holds in memory, about.
+    pub fn memory_bytes(&self) -> usize {
+        self.writer.memory_size() + self.writer.bytes_written()
     }
 
-    fn flush_columns(&mut self) -> Result<()> {
-        let batch = self.columns.take()?;
-        self.writer.write(&batch).map_err(|error| parquet_error("encode rows", error))
-    }
-
-    pub(super) fn finish(mut self) -> Result<EncodedFile> {
-        self.flush_columns()?;
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// None in practice; `Bug` if the Parquet writer fails in memory.
+    pub fn finish(mut self) -> Result<EncodedFile> {
         let ended = self.writer.finish();
         let metadata = ended.map_err(|error| parquet_error("end a data file", error))?;
         let bytes = Bytes::from(std::mem::take(self.writer.inner_mut()));
-        let bounds = COLUMNS_WITH_BOUNDS.into_iter().zip(self.bounds);
+        let columns = self.statistics.iter();
         Ok(EncodedFile {
             slot: self.slot,
             bytes,
             rows: self.rows,
-            bounds: bounds.filter_map(|(id, bounds)| Some((id, bounds?))).collect(),
-            nulls: self.nulls,
+            nulls: columns.clone().map(|column| (column.field_id, column.nulls)).collect(),
+            bounds: columns.filter_map(|c| Some((c.field_id, c.bounds()?))).collect(),
             column_bytes: column_bytes(&metadata),
             split_offsets: split_offsets(&metadata),
         })
     }
 }
 
-fn writer_properties() -> WriterProperties {
+fn writer_properties(schema: &SchemaRef, json_ids: &BTreeSet<i32>) -> WriterProperties {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a level that zstd has");
     let mut properties = WriterProperties::builder()
         .set_created_by("floe".to_owned())
@@ -151,20 +142,45 @@ fn writer_properties() -> WriterProperties {
         .set_statistics_truncate_length(None)
         .set_column_index_truncate_length(None)
         .set_max_row_group_row_count(None);
-    for id in COLUMNS_WITH_BOUNDS {
-        let column = ColumnPath::from(column_name(id));
-        properties = properties.set_column_statistics_enabled(column, EnabledStatistics::Page);
+    let mut leaves = Vec::new();
+    for column in schema.fields() {
+        push_leaves(column, Vec::new(), &mut leaves);
     }
-    // Values and offsets hardly ever repeat: a dictionary of them is work for nothing.
-    for id in [field::OFFSET, field::VALUE] {
-        let column = ColumnPath::from(column_name(id));
-        properties = properties.set_column_dictionary_enabled(column, false);
+    for (path, id, data_type) in leaves {
+        let is_number = matches!(data_type, DataType::Int64 | DataType::Float64);
+        if COLUMNS_WITH_BOUNDS.contains(&id) {
+            let page = EnabledStatistics::Page;
+            properties = properties.set_column_statistics_enabled(path.clone(), page);
+        } else if is_number {
+            let chunk = EnabledStatistics::Chunk;
+            properties = properties.set_column_statistics_enabled(path.clone(), chunk);
+        }
+        // What hardly ever repeats: a dictionary of it is work for nothing.
+        let is_varied = [field::OFFSET, field::VALUE].contains(&id) || json_ids.contains(&id);
+        if is_varied {
+            properties = properties.set_column_dictionary_enabled(path, false);
+        }
     }
     properties.build()
 }
 
-fn column_name(field_id: i32) -> &'static str {
-    COLUMN_NAMES[usize::try_from(field_id - 1).expect("ids begin at 1")]
+/// The columns below a field that hold values themselves, with their places in a file.
+fn push_leaves(
+    column: &Arc<Field>,
+    mut path: Vec<String>,
+    leaves: &mut Vec<(ColumnPath, i32, DataType)>,
+) {
+    path.push(column.name().clone());
+    match column.data_type() {
+        DataType::Struct(members) => {
+            members.iter().for_each(|member| push_leaves(member, path.clone(), leaves));
+        }
+        DataType::List(element) => {
+            path.push("list".to_owned());
+            push_leaves(element, path, leaves);
+        }
+        leaf => leaves.push((ColumnPath::new(path), field_id(column), leaf.clone())),
+    }
 }
 
 fn column_bytes(metadata: &ParquetMetaData) -> BTreeMap<i32, u64> {

@@ -1,11 +1,14 @@
 //! Rows as Arrow columns, before they go into a Parquet file.
 
 use super::Row;
+use super::columns::JsonColumns;
+use super::decode::Decoded;
+use crate::mapping::Mapping;
 use arrow_array::builder::{
     Int32Builder, Int64Builder, LargeBinaryBuilder, ListBuilder, StringBuilder, StructBuilder,
     TimestampMicrosecondBuilder,
 };
-use arrow_array::{ArrayRef, RecordBatch, new_null_array};
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use floe_env::{Error, Result};
 use kfs::TimestampType;
@@ -20,9 +23,8 @@ pub(super) fn timestamp_type_code(timestamp_type: TimestampType) -> i32 {
     }
 }
 
-/// Builders of the ten columns, in their order.
+/// Builders of the ten columns, in their order, and of the mapping's.
 pub(super) struct RowColumns {
-    schema: SchemaRef,
     partition: Int32Builder,
     offset: Int64Builder,
     timestamp: TimestampMicrosecondBuilder,
@@ -32,23 +34,25 @@ pub(super) struct RowColumns {
     value: LargeBinaryBuilder,
     headers: ListBuilder<StructBuilder>,
     rescued: StringBuilder,
+    error: StructBuilder,
+    json: JsonColumns,
     rows: usize,
     bytes: usize,
 }
 
-/// What the row left for the statistics of its file.
+/// What became of a row.
 pub(super) struct Appended {
     /// Bytes of key, value and headers.
     pub(super) bytes: usize,
     /// Whether `_kafka_rescued` got a value.
-    pub(super) rescued: bool,
+    pub(super) is_rescued: bool,
+    /// Whether `_kafka_error` got a value.
+    pub(super) is_undecodable: bool,
 }
 
 impl RowColumns {
-    pub(super) fn new(schema: SchemaRef) -> Self {
-        let headers = headers_builder(&schema);
+    pub(super) fn new(schema: &SchemaRef) -> Self {
         Self {
-            schema,
             partition: Int32Builder::new(),
             offset: Int64Builder::new(),
             timestamp: TimestampMicrosecondBuilder::new().with_timezone("+00:00"),
@@ -56,8 +60,10 @@ impl RowColumns {
             timestamp_type: Int32Builder::new(),
             key: LargeBinaryBuilder::new(),
             value: LargeBinaryBuilder::new(),
-            headers,
+            headers: headers_builder(schema),
             rescued: StringBuilder::new(),
+            error: error_builder(schema),
+            json: JsonColumns::default(),
             rows: 0,
             bytes: 0,
         }
@@ -72,27 +78,54 @@ impl RowColumns {
         self.bytes
     }
 
-    pub(super) fn push(&mut self, row: &Row<'_>) -> Appended {
+    pub(super) fn push(&mut self, row: &Row<'_>, decoded: Decoded<'_>) -> Appended {
         self.partition.append_value(row.partition);
         self.offset.append_value(row.offset);
         self.timestamp.append_option(row.timestamp_us());
         self.timestamp_ms.append_value(row.timestamp_ms);
         self.timestamp_type.append_value(timestamp_type_code(row.timestamp_type));
         self.key.append_option(row.record.key);
-        self.value.append_option(row.record.value);
-        let rescued = self.push_headers(row);
-        self.rescued.append_option(rescued.as_deref());
+        let mut rescued = self.push_headers(row);
+        let mut failure = None;
+        match decoded {
+            Decoded::Raw(value) => self.value.append_option(value),
+            Decoded::Undecodable { value, class, message } => {
+                self.value.append_value(value);
+                failure = Some((class, message));
+            }
+            Decoded::Columns { record, rescued: of_value } => {
+                self.value.append_null();
+                self.json.push(record, self.rows);
+                rescued.extend(of_value);
+            }
+        }
+        let is_rescued = !rescued.is_empty();
+        self.rescued.append_option(is_rescued.then(|| format!("{{{}}}", rescued.join(","))));
+        let is_undecodable = failure.is_some();
+        self.push_failure(failure);
         let bytes = row.record.key.map_or(0, <[u8]>::len)
             + row.record.value.map_or(0, <[u8]>::len)
             + row.record.headers.bytes().len();
         self.rows += 1;
         self.bytes += bytes;
-        Appended { bytes, rescued: rescued.is_some() }
+        Appended { bytes, is_rescued, is_undecodable }
+    }
+
+    fn push_failure(&mut self, failure: Option<(&str, String)>) {
+        let is_failure = failure.is_some();
+        let (class, message) = failure.unzip();
+        let of_struct = "the error's fields are two texts and a number";
+        let classes = self.error.field_builder::<StringBuilder>(0).expect(of_struct);
+        classes.append_option(class);
+        let messages = self.error.field_builder::<StringBuilder>(1).expect(of_struct);
+        messages.append_option(message);
+        self.error.field_builder::<Int32Builder>(2).expect(of_struct).append_null();
+        self.error.append(is_failure);
     }
 
     /// Header keys are text in the table. One that is not UTF-8 is shown with replacement
-    /// characters, and its bytes go into the answer, which is what `_kafka_rescued` gets.
-    fn push_headers(&mut self, row: &Row<'_>) -> Option<String> {
+    /// characters, and its bytes go into the answer: members for `_kafka_rescued`.
+    fn push_headers(&mut self, row: &Row<'_>) -> Vec<String> {
         let mut odd_keys = String::new();
         for (index, (key, value)) in row.record.headers.enumerate() {
             let shown = String::from_utf8_lossy(key);
@@ -107,13 +140,13 @@ impl RowColumns {
             header.append(true);
         }
         self.headers.append(true);
-        (!odd_keys.is_empty()).then(|| format!("{{\"header_keys_hex\":{{{odd_keys}}}}}"))
+        let odd_keys = (!odd_keys.is_empty()).then_some(odd_keys);
+        odd_keys.into_iter().map(|keys| format!("\"header_keys_hex\":{{{keys}}}")).collect()
     }
 
-    /// Takes all rows out.
-    pub(super) fn take(&mut self) -> Result<RecordBatch> {
-        let error_type = self.schema.field(self.schema.fields().len() - 1).data_type();
-        let columns: Vec<ArrayRef> = vec![
+    /// Takes all rows out, with the columns that the mapping has now.
+    pub(super) fn take(&mut self, mapping: &Mapping, schema: &SchemaRef) -> Result<RecordBatch> {
+        let mut columns: Vec<ArrayRef> = vec![
             Arc::new(self.partition.finish()),
             Arc::new(self.offset.finish()),
             Arc::new(self.timestamp.finish()),
@@ -123,11 +156,12 @@ impl RowColumns {
             Arc::new(self.value.finish()),
             Arc::new(self.headers.finish()),
             Arc::new(self.rescued.finish()),
-            new_null_array(error_type, self.rows),
+            Arc::new(self.error.finish()),
         ];
+        columns.extend(self.json.take(mapping, schema, self.rows)?);
         self.rows = 0;
         self.bytes = 0;
-        RecordBatch::try_new(self.schema.clone(), columns)
+        RecordBatch::try_new(schema.clone(), columns)
             .map_err(|error| Error::bug("columns of a table").with_source(error))
     }
 }
@@ -154,4 +188,18 @@ fn headers_builder(schema: &SchemaRef) -> ListBuilder<StructBuilder> {
         vec![Box::new(StringBuilder::new()), Box::new(LargeBinaryBuilder::new())],
     );
     ListBuilder::new(header).with_field(element.clone())
+}
+
+fn error_builder(schema: &SchemaRef) -> StructBuilder {
+    let DataType::Struct(fields) = schema.field(9).data_type() else {
+        unreachable!("an error is a struct")
+    };
+    StructBuilder::new(
+        fields.clone(),
+        vec![
+            Box::new(StringBuilder::new()),
+            Box::new(StringBuilder::new()),
+            Box::new(Int32Builder::new()),
+        ],
+    )
 }

@@ -27,8 +27,12 @@ fn read(file: &EncodedFile) -> RecordBatch {
     batches.into_iter().next().unwrap()
 }
 
+fn encoder() -> Encoder {
+    Encoder::new(&EncoderConfig::default(), Mapping::new()).unwrap()
+}
+
 fn encode(batches: &[Bytes], from: i64, until: i64) -> Vec<EncodedFile> {
-    let mut encoder = Encoder::new().unwrap();
+    let mut encoder = encoder();
     encoder.append(3, batches, from, until).unwrap();
     encoder.finish_files().unwrap()
 }
@@ -94,7 +98,10 @@ fn timestamps_that_engines_cannot_show_are_null() {
     assert_eq!(rows.column(2).null_count(), times.len());
     assert_eq!(rows.column(3).as_primitive::<Int64Type>().values(), &times);
     assert!(!files[0].bounds.contains_key(&field::TIMESTAMP));
-    assert_eq!(files[0].bounds[&field::TIMESTAMP_MS], Bounds { min: i64::MIN, max: i64::MAX });
+    assert_eq!(
+        files[0].bounds[&field::TIMESTAMP_MS],
+        Bounds::Whole { min: i64::MIN, max: i64::MAX }
+    );
     let shown = [TIMESTAMP_MS_MIN, TIMESTAMP_MS_MAX];
     let batches: Vec<_> =
         (0..).zip(shown).map(|(at, ms)| batch_at(at, &[record(ms, &[])])).collect();
@@ -135,9 +142,9 @@ fn counts_and_bounds_are_right() {
     assert_eq!((without.slot, shown.slot), (FileSlot::Day(Some(0)), FileSlot::Day(None)));
     assert_eq!((without.rows, without.nulls[&field::TIMESTAMP]), (2, 0));
     assert_eq!((shown.rows, shown.nulls[&field::TIMESTAMP]), (1, 1));
-    assert_eq!(without.bounds[&field::OFFSET], Bounds { min: 100, max: 101 });
-    assert_eq!(without.bounds[&field::TIMESTAMP], Bounds { min: 20_000, max: 50_000 });
-    assert_eq!(without.bounds[&field::PARTITION], Bounds { min: 3, max: 3 });
+    assert_eq!(without.bounds[&field::OFFSET], Bounds::Whole { min: 100, max: 101 });
+    assert_eq!(without.bounds[&field::TIMESTAMP], Bounds::Whole { min: 20_000, max: 50_000 });
+    assert_eq!(without.bounds[&field::PARTITION], Bounds::Whole { min: 3, max: 3 });
     assert_eq!(without.split_offsets, [4]);
     assert!(without.column_bytes[&field::HEADER_KEY] > 0);
 }
@@ -168,7 +175,7 @@ fn every_codec_and_log_append_time() {
 #[test]
 fn torn_bytes_are_corrupt_and_control_batches_are_no_rows() {
     let whole = batch_at(0, &[record(0, &[])]);
-    let mut encoder = Encoder::new().unwrap();
+    let mut encoder = encoder();
     let error = encoder.append(0, &[whole.slice(..whole.len() - 1)], 0, 1).unwrap_err();
     assert_eq!(error.kind(), floe_env::ErrorKind::Corrupt);
     let mut builder = BatchBuilder::new().control();

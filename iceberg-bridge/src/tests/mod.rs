@@ -2,6 +2,8 @@
 
 mod bridge;
 mod crashes;
+pub(crate) mod json_rows;
+mod json_tables;
 mod removal;
 pub(crate) mod support;
 mod sweep;

@@ -94,6 +94,8 @@ async fn a_commit_that_slept_through_a_sweep_loses() {
     let staged = Staged {
         from: base.progress.clone(),
         to: Progress { topic, next_offsets: vec![9] },
+        from_mapping: base.mapping.clone(),
+        mapping: base.mapping.clone(),
         files: vec![StagedFile { data_file, key: key.clone(), bytes: None }],
         gaps: Vec::new(),
     };

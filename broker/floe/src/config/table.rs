@@ -423,6 +423,37 @@ pub const SETTINGS: &[Setting] = &[
     )
     .unit("ms"),
     Setting::new(
+        "iceberg.json_columns_max",
+        "FLOE_ICEBERG_JSON_COLUMNS_MAX",
+        Integer { min: 0, max: 10_000 },
+        Fixed("1000"),
+        "A table has at most so many columns made from JSON, counting those that hold values \
+         themselves. What is beyond stays in _kafka_rescued.",
+    ),
+    Setting::new(
+        "iceberg.json_object_keys_max",
+        "FLOE_ICEBERG_JSON_OBJECT_KEYS_MAX",
+        Integer { min: 0, max: 10_000 },
+        Fixed("100"),
+        "The objects of one path have at most so many different keys with columns, records \
+         themselves too.",
+    ),
+    Setting::new(
+        "iceberg.json_depth_max",
+        "FLOE_ICEBERG_JSON_DEPTH_MAX",
+        Integer { min: 1, max: floe_iceberg_bridge::mapping::DEPTH_LIMIT as i64 },
+        Fixed("16"),
+        "Columns lie at most so many levels deep in a record.",
+    ),
+    Setting::new(
+        "iceberg.json_key_bytes_max",
+        "FLOE_ICEBERG_JSON_KEY_BYTES_MAX",
+        Integer { min: 1, max: 1024 },
+        Fixed("128"),
+        "A longer key has no column.",
+    )
+    .unit("bytes"),
+    Setting::new(
         "log.filter",
         "FLOE_LOG",
         Text,

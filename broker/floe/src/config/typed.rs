@@ -3,7 +3,7 @@
 use super::check::check;
 use super::{Address, MetadataLocation, Resolved, Secret, StoreLocation, Value};
 use floe_env::{Error, Result};
-use floe_iceberg_bridge::TopicPatterns;
+use floe_iceberg_bridge::{MappingLimits, TopicPatterns};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -184,6 +184,8 @@ pub struct IcebergConfig {
     pub snapshot_age: Duration,
     /// How far back the end of each hour can be read.
     pub time_travel: Duration,
+    /// How far the columns that JSON makes may grow.
+    pub mapping_limits: MappingLimits,
 }
 
 impl Config {
@@ -374,6 +376,12 @@ impl<'a> Reader<'a> {
             snapshots_max: self.number("iceberg.snapshots_max"),
             snapshot_age: self.milliseconds("iceberg.snapshot_age_ms"),
             time_travel: self.milliseconds("iceberg.time_travel_ms"),
+            mapping_limits: MappingLimits {
+                leaf_columns: self.number("iceberg.json_columns_max"),
+                object_keys: self.number("iceberg.json_object_keys_max"),
+                depth: self.number("iceberg.json_depth_max"),
+                key_bytes: self.number("iceberg.json_key_bytes_max"),
+            },
         })
     }
 }

@@ -6,6 +6,7 @@
 //! [`Metrics::on_scrape`]. Every family is registered through [`registrar::Registrar`], which also
 //! remembers its description, and `docs/metrics.md` is made of these.
 
+mod decoding;
 mod jobs;
 mod kafka;
 mod log;
@@ -17,6 +18,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub use decoding::{ColumnLimit, DecodingMetrics};
 pub use jobs::JobMetrics;
 pub use kafka::{ApiMetrics, KafkaMetrics};
 pub use log::{CommitOutcome, CutReason, LogMetrics};
@@ -50,6 +52,8 @@ pub struct Families {
     pub cache: CacheMetrics,
     /// Iceberg tables.
     pub tables: TableMetrics,
+    /// Values in tables.
+    pub decoding: DecodingMetrics,
     /// Background jobs.
     pub jobs: JobMetrics,
     /// This process.
@@ -77,6 +81,7 @@ impl Metrics {
         let store = StoreMetrics::register(&mut registrar);
         let cache = CacheMetrics::register(&mut registrar);
         let tables = TableMetrics::register(&mut registrar);
+        let decoding = DecodingMetrics::register(&mut registrar);
         let jobs = JobMetrics::register(&mut registrar);
         let process = ProcessMetrics::register(&mut registrar);
         let (registry, described) = registrar.into_parts();
@@ -87,6 +92,7 @@ impl Metrics {
             store,
             cache,
             tables,
+            decoding,
             jobs,
             process,
             registry,

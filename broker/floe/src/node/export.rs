@@ -1,9 +1,10 @@
 //! From what the store and the bridge count themselves to the metrics.
 
 use crate::metrics::{
-    RequestKind, RequestOutcome, StoreMetrics, TableMetrics, TableState, set_total,
+    ColumnLimit, DecodingMetrics, RequestKind, RequestOutcome, StoreMetrics, TableMetrics,
+    TableState, set_total,
 };
-use floe_iceberg_bridge::Bridge;
+use floe_iceberg_bridge::{Bridge, DecodeCounts};
 use floe_store::StoreCounts;
 use std::sync::atomic::Ordering;
 
@@ -51,4 +52,21 @@ pub(super) fn export_tables(metrics: &TableMetrics, bridge: &Bridge) {
     let counts = bridge.sweep_counts();
     set_total(&metrics.orphans_marked, counts.marked.load(Ordering::Relaxed));
     set_total(&metrics.orphans_deleted, counts.deleted.load(Ordering::Relaxed));
+}
+
+/// Brings what became of values in tables into the metrics.
+pub(super) fn export_decoding(metrics: &DecodingMetrics, bridge: &Bridge) {
+    let mut all = DecodeCounts::default();
+    bridge.statuses().iter().for_each(|status| all.add(&status.decoded));
+    set_total(&metrics.rescued, all.rescued_rows);
+    set_total(&metrics.undecodable, all.undecodable_rows);
+    let limits = [
+        (ColumnLimit::Columns, all.limits.leaf_columns),
+        (ColumnLimit::ObjectKeys, all.limits.object_keys),
+        (ColumnLimit::Depth, all.limits.depth),
+        (ColumnLimit::KeyBytes, all.limits.key_bytes),
+    ];
+    for (limit, total) in limits {
+        set_total(&metrics.limited(limit), total);
+    }
 }

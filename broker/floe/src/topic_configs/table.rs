@@ -3,6 +3,7 @@
 use super::value::Kind::{self, Bool, Choice, GzipLevel, Int, List, Long, Ratio, Replicas};
 
 pub(super) const ICEBERG_ENABLE: &str = floe_iceberg_bridge::ENABLE_CONFIG;
+const ICEBERG_VALUE_FORMAT: &str = floe_iceberg_bridge::VALUE_FORMAT_CONFIG;
 pub(super) const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
 pub(super) const MIN_COMPACTION_LAG_MS: &str = "min.compaction.lag.ms";
 pub(super) const MAX_COMPACTION_LAG_MS: &str = "max.compaction.lag.ms";
@@ -205,6 +206,14 @@ pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
          tables.",
     )
     .server("iceberg.enable"),
+    TopicConfig::new(
+        ICEBERG_VALUE_FORMAT,
+        Choice(&["auto", "raw"]),
+        "auto",
+        "What of the topic's table the values become. With `auto` a value that is a JSON object \
+         becomes columns, and any other stays in `_kafka_value`; with `raw` all stay there. A \
+         change holds for records that are not in the table yet.",
+    ),
     TopicConfig::new(
         "index.interval.bytes",
         Int { min: 0, max: i32::MAX },

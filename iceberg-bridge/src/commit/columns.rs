@@ -1,0 +1,65 @@
+//! The schema's change inside a commit: columns that a mapping has gained, and which mapping a
+//! table's version has. Pure.
+
+use crate::error::iceberg_error;
+use crate::mapping::{MAPPING_STATE_PROPERTY, MAPPING_VERSION, Mapping};
+use crate::schema::iceberg_schema;
+use floe_env::Result;
+use iceberg::spec::{SchemaRef, TableMetadata, TableMetadataBuilder};
+use std::collections::BTreeSet;
+
+/// Table property: the version of the mapping from records to columns.
+pub const MAPPING_PROPERTY: &str = "floe.mapping-version";
+
+/// The mapping that a version has recorded, or why nobody knows it.
+pub(super) fn recorded_mapping(metadata: &TableMetadata) -> Result<Mapping, String> {
+    let property = |key| metadata.properties().get(key).map(String::as_str);
+    let version = property(MAPPING_PROPERTY).unwrap_or("none");
+    if version != MAPPING_VERSION.to_string() {
+        return Err(format!("mapping version {version} is not known to this release"));
+    }
+    let mapping = property(MAPPING_STATE_PROPERTY).map_or(Ok(Mapping::new()), Mapping::unpack);
+    mapping.map_err(|error| error.to_string())
+}
+
+/// The mapping of a version, or why its columns must not be touched.
+pub(super) fn mapping_of(metadata: &TableMetadata) -> Result<Mapping, String> {
+    let mapping = recorded_mapping(metadata)?;
+    let ours = iceberg_schema(&mapping).map_err(|error| error.to_string())?;
+    if ours.as_struct() != metadata.current_schema().as_struct() {
+        return Err("its columns are not those of its mapping: others have changed them".to_owned());
+    }
+    Ok(mapping)
+}
+
+/// A builder of the version after `metadata` with the columns of `mapping`, and the id of its
+/// schema. Schemas that no kept snapshot was made with are left out.
+pub(super) fn with_columns(
+    metadata: TableMetadata,
+    metadata_location: Option<String>,
+    mapping: &Mapping,
+    expired_snapshots: &[i64],
+) -> Result<(TableMetadataBuilder, i32)> {
+    let failed = |error| iceberg_error("change a table's columns", error);
+    let packed = mapping.pack();
+    let known = metadata.properties().get(MAPPING_STATE_PROPERTY);
+    let is_same = known == Some(&packed) || known.is_none() && mapping.leaves() == 0;
+    let ids = |schema: &SchemaRef| schema.schema_id();
+    let newest = metadata.schemas_iter().map(ids).max().unwrap_or(0);
+    let schema_id = if is_same { metadata.current_schema_id() } else { newest + 1 };
+    let kept = metadata.snapshots().filter(|kept| !expired_snapshots.contains(&kept.snapshot_id()));
+    let mut used: BTreeSet<i32> = kept.filter_map(|snapshot| snapshot.schema_id()).collect();
+    used.insert(schema_id);
+    let unused: Vec<i32> =
+        metadata.schemas_iter().map(ids).filter(|id| !used.contains(id)).collect();
+    let mut builder = metadata.into_builder(metadata_location);
+    if !is_same {
+        let schema = iceberg_schema(mapping)?;
+        let schema = schema.into_builder().with_schema_id(schema_id).build().map_err(failed)?;
+        let properties = [(MAPPING_STATE_PROPERTY.to_owned(), packed)].into_iter().collect();
+        builder = builder.add_schema(schema).map_err(failed)?;
+        builder = builder.set_current_schema(schema_id).map_err(failed)?;
+        builder = builder.set_properties(properties).map_err(failed)?;
+    }
+    Ok((builder.remove_schemas(&unused).map_err(failed)?, schema_id))
+}

@@ -339,7 +339,7 @@ async fn a_crash_between_any_two_steps_loses_and_doubles_nothing() {
             if matches!(step, Step::Resume) {
                 rig.roll_back_to(first.metadata.current_snapshot_id().unwrap()).await;
             }
-            let ended = polled(rig.make(step, base), polls).await;
+            let ended = Box::pin(polled(rig.make(step, base), polls)).await;
             // Whoever comes next finds the table as it was, or as it was to be.
             let mut newest = rig.newest().await;
             if newest.stopped.is_some() {

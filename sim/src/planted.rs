@@ -53,7 +53,7 @@ pub enum Plant {
     LogStartStays,
     /// A log start moves further than it was asked to.
     LogStartTooFar,
-    /// A table's pointer moves whatever it was.
+    /// A table's pointer moves whatever it was, and whoever moves it.
     PointerWithoutCompare,
     /// The end of a topic that a table's cut reads is told too small.
     CutTooShort,
@@ -121,7 +121,7 @@ pub async fn current_fence(backend: &dyn Backend, fence: &Fence) -> Result<Fence
 
 /// The same change, whatever was there before.
 pub fn without_checks(change: &Change) -> Change {
-    Change { checks: Vec::new(), ..change.clone() }
+    Change { checks: Vec::new(), fence: None, ..change.clone() }
 }
 
 /// Forgets that a segment's commit was asked before.

@@ -25,6 +25,8 @@ struct State {
     /// Steps until power is cut.
     cut_in: Option<u64>,
     cuts: u64,
+    /// Processes of this boot, some of which may have ended.
+    running: Vec<Node>,
     /// A planted bug: names are not synced.
     forgets_names: bool,
 }
@@ -40,7 +42,9 @@ pub struct PoweredFileSystem {
 impl Machine {
     /// The file system for a process that starts now.
     pub fn mount(&self, node: &Node) -> PoweredFileSystem {
-        let boot = self.state.lock().boots;
+        let mut state = self.state.lock();
+        state.running.push(node.clone());
+        let boot = state.boots;
         PoweredFileSystem { machine: self.clone(), process: Some((node.clone(), boot)) }
     }
 
@@ -49,13 +53,17 @@ impl Machine {
         PoweredFileSystem { machine: self.clone(), process: None }
     }
 
-    /// Cuts the power now.
+    /// Cuts the power now: every process that has started since the last cut dies.
     pub fn cut(&self) {
-        let mut state = self.state.lock();
-        state.boots += 1;
-        state.cuts += 1;
-        state.cut_in = None;
-        self.files.crash();
+        let running = {
+            let mut state = self.state.lock();
+            state.boots += 1;
+            state.cuts += 1;
+            state.cut_in = None;
+            self.files.crash();
+            std::mem::take(&mut state.running)
+        };
+        running.iter().for_each(Node::kill);
     }
 
     /// Cuts the power after so many steps of any process, or never.
@@ -94,7 +102,6 @@ impl PoweredFileSystem {
         };
         if is_cut {
             self.machine.cut();
-            node.kill();
             return Err(Error::new(ErrorKind::BrokenPipe, "simulated: the power is cut"));
         }
         Ok(&self.machine.files)

@@ -4,6 +4,7 @@
 use floe_sim::calls::{Deaths, Phase};
 use floe_sim::cluster::{DEADLY_KINDS, Tally};
 use floe_sim::{Plant, Report, run};
+use std::ops::Range;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
@@ -25,6 +26,28 @@ fn cpu_seconds() -> Option<f64> {
     Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }
 
+/// The reports of seeds in their order, and the CPU seconds of one. Seeds share nothing: each core
+/// runs some of them.
+fn run_all(seeds: Range<u64>) -> (Vec<Report>, Option<f64>) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let of_core = |core: usize| {
+        let began = cpu_seconds();
+        let own = seeds.clone().skip(core).step_by(cores);
+        let reports: Vec<Report> = own.map(|seed| run(seed, Plant::Nothing)).collect();
+        let took = began.and_then(|began| cpu_seconds().map(|ended| ended - began));
+        (reports, took)
+    };
+    let (mut reports, took): (Vec<Vec<Report>>, Vec<Option<f64>>) = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..cores).map(|core| scope.spawn(move || of_core(core))).collect();
+        running.into_iter().map(|core| core.join().expect("a run does not panic")).unzip()
+    });
+    let mut reports: Vec<Report> = reports.drain(..).flatten().collect();
+    reports.sort_by_key(|report| report.seed);
+    let took = took.into_iter().sum::<Option<f64>>();
+    let each = took.map(|took| took / reports.len() as f64);
+    (reports, each)
+}
+
 #[test]
 fn no_seed_finds_a_violation() {
     let (seeds, is_single) = match number("FLOE_SIM_SEED") {
@@ -34,10 +57,9 @@ fn no_seed_finds_a_violation() {
     let (mut deaths, mut failed) = (Deaths::new(), Vec::new());
     let (mut lives, mut acknowledged, mut events, mut orphans) = (Tally::default(), 0, 0, 0);
     let (mut group_commits, mut without_group) = (0, Vec::new());
-    let began = cpu_seconds();
-    let count = seeds.end - seeds.start;
-    for seed in seeds {
-        let report = run(seed, Plant::Nothing);
+    let (reports, seconds) = run_all(seeds);
+    for report in reports {
+        let seed = report.seed;
         if is_single {
             report.lines.iter().for_each(|line| println!("{line}"));
         }
@@ -57,8 +79,8 @@ fn no_seed_finds_a_violation() {
         }
         events += report.events;
     }
-    if let (Some(began), Some(ended)) = (began, cpu_seconds()) {
-        println!("{:.2} CPU seconds a seed", (ended - began) / count as f64);
+    if let Some(seconds) = seconds {
+        println!("{seconds:.2} CPU seconds a seed");
     }
     println!("{lives:?}");
     println!("{acknowledged} records acknowledged, {events} events, {orphans} orphans of tables");

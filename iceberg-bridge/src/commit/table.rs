@@ -16,6 +16,7 @@ use floe_env::{Error, Result};
 use floe_store::ObjectStore;
 use iceberg::spec::{ManifestFile, Snapshot, TableMetadata};
 use kfs::{ClusterId, TopicId};
+use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
@@ -247,13 +248,26 @@ fn progress_of(snapshot: &Arc<Snapshot>) -> Option<Result<Progress, String>> {
     Some(Progress::unpack(text).map_err(|error| error.to_string()))
 }
 
-/// Metadata as JSON, and as a file: compressed where the table says so.
+/// What metadata lists, and by which number of each.
+const LISTS: [(&str, &str); 4] = [
+    ("schemas", "schema-id"),
+    ("partition-specs", "spec-id"),
+    ("sort-orders", "order-id"),
+    ("snapshots", "sequence-number"),
+];
+
+/// Metadata as JSON, and as a file: compressed where the table says so. Keys and lists are sorted,
+/// so that the same version is the same bytes: the library's own order changes from run to run.
 pub(super) fn metadata_file(metadata: &TableMetadata) -> Result<(Bytes, Bytes)> {
     let failed = |error| Error::bug("encode table metadata").with_source(error);
-    let json = Bytes::from(
-        serde_json::to_vec(metadata)
-            .map_err(|error| Error::bug("encode table metadata").with_source(error))?,
-    );
+    let encode = |error| Error::bug("encode table metadata").with_source(error);
+    let mut sorted = serde_json::to_value(metadata).map_err(encode)?;
+    for (list, number) in LISTS {
+        if let Some(list) = sorted.get_mut(list).and_then(Value::as_array_mut) {
+            list.sort_by_key(|entry| entry.get(number).and_then(Value::as_i64));
+        }
+    }
+    let json = Bytes::from(serde_json::to_vec(&sorted).map_err(encode)?);
     if !is_compressed(metadata) {
         return Ok((json.clone(), json));
     }

@@ -13,7 +13,8 @@ pub const APPLICATIONS_OWN: &str = "_*, *-changelog, *-repartition, \
 /// The text of no patterns.
 const NONE: &str = "none";
 
-/// Topic names, and patterns in which `*` stands for any characters, separated by commas; or `none`.
+/// Topic names, and patterns in which `*` stands for any characters, separated by commas; or
+/// `none`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicPatterns(Vec<String>);
 

@@ -1,8 +1,8 @@
 //! What an hour of 1,000 one-record produces a second leaves: objects and rows of a partition, what
-//! merging cost, and how fast a reader catches up, beside the same records written in full segments.
-//! Time is simulated while it is written, with PUTs of 20 ms and the budget of a remote store, or
-//! with PUTs of 1 ms and group commit; reading is measured in real time, from memory, without a
-//! cache. And what a fetch costs in a log of 10 GiB beside one of 1 GiB.
+//! merging cost, and how fast a reader catches up, beside the same records written in full
+//! segments. Time is simulated while it is written, with PUTs of 20 ms and the budget of a remote
+//! store, or with PUTs of 1 ms and group commit; reading is measured in real time, from memory,
+//! without a cache. And what a fetch costs in a log of 10 GiB beside one of 1 GiB.
 //!
 //! `cargo run --release -p floe-log --example an_hour [-- SECONDS]`
 
@@ -256,8 +256,9 @@ fn batch(env: &Env, stores: &Stores, number: u64) -> AppendBatch {
     }
 }
 
-/// Seconds of a fetch of one record, reading on and at a random place, on SQLite, in a log of one partition whose
-/// merged extents are of one batch each: as many rows as there are MiB in a log of that size.
+/// Seconds of a fetch of one record, reading on and at a random place, on SQLite, in a log of one
+/// partition whose merged extents are of one batch each: as many rows as there are MiB in a log of
+/// that size.
 async fn fetch_cost(extent_count: u64) -> Result<[f64; 2]> {
     let env = Env::current();
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -17,8 +17,8 @@ const READ_AHEAD_FACTOR: u64 = 2;
 /// Bytes of one partition that are loaded ahead at most: readers of many partitions must not push
 /// each other's extents out of the cache.
 const READ_AHEAD_BYTES_MAX: u64 = 4 << 20;
-/// One request loads so much of the cache's pool for readers ahead, as a divisor: what it loads must
-/// still be there when it is wanted.
+/// One request loads so much of the cache's pool for readers ahead, as a divisor: what it loads
+/// must still be there when it is wanted.
 const READ_AHEAD_SHARE_DIVISOR: usize = 4;
 /// Extents of one partition that are loaded ahead at most.
 const READ_AHEAD_EXTENTS_MAX: usize = 32;

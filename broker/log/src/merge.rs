@@ -7,8 +7,9 @@
 //! at. What may be merged is decided by [`plan`](plan::plan). A merge reads its sources (from the
 //! cache where they are there), puts the object under a key of its own, and swaps the extents. The
 //! sources' objects are dead then, and [deleted later](crate::clean), so that readers that still
-//! hold the old extents are not disturbed. What was cached stays cached under its new names. A crash at any point leaves an object that nobody names,
-//! which goes with its broker's registration.
+//! hold the old extents are not disturbed. What was cached stays cached under its new names. A
+//! crash at any point leaves an object that nobody names, which goes with its broker's
+//! registration.
 //!
 //! What is merged is packed no longer in its segment's row. So that the others do not pile up
 //! there, the round ends by **unpacking** the oldest segments beyond [`FRESH_KEPT`]: extents that

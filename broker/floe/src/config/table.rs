@@ -158,7 +158,8 @@ pub const SETTINGS: &[Setting] = &[
         MetadataUrl,
         Derived("`sqlite:` and the file `metadata.sqlite` in the data directory"),
         "Where facts are kept: `sqlite:FILE` or `postgres://user@host/database`, for one broker \
-         each. For TLS to PostgreSQL add `?sslmode=verify-full`, and `&sslrootcert=FILE` for an authority of your own.",
+         each. For TLS to PostgreSQL add `?sslmode=verify-full`, and `&sslrootcert=FILE` for an \
+         authority of your own.",
     )
     .flag("metadata"),
     Setting::new(
@@ -363,8 +364,8 @@ pub const SETTINGS: &[Setting] = &[
         Text,
         Fixed(APPLICATIONS_OWN),
         "Topics without a table, unless their own config iceberg.enable is true: names and \
-         patterns with `*`, separated by commas, or `none`. The default names what applications keep for \
-         themselves: internal topics, those of Kafka Streams, and Connect's.",
+         patterns with `*`, separated by commas, or `none`. The default names what applications \
+         keep for themselves: internal topics, those of Kafka Streams, and Connect's.",
     ),
     Setting::new(
         "iceberg.namespace",

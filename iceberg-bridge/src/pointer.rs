@@ -149,6 +149,10 @@ pub trait TablePointers: Send + Sync + 'static {
 
     /// Forgets a removed table, whose files are gone.
     async fn forget(&self, table: &RemovedTable) -> Result<()>;
+
+    /// Whether files that others may have put may be deleted: not while the metadata store was put
+    /// back from a backup and knows not of all that was committed. Asked before each deletion.
+    async fn may_delete(&self) -> Result<bool>;
 }
 
 /// Pointers as facts of the metadata store.
@@ -304,5 +308,9 @@ impl TablePointers for FactPointers {
         let key = removed_key(table.topic, table.table);
         let change = Change { writes: vec![Write::Delete(key)], ..Change::default() };
         self.0.change(&change).await.map(|_| ())
+    }
+
+    async fn may_delete(&self) -> Result<bool> {
+        Ok(self.0.deletion_stop().await?.is_none())
     }
 }

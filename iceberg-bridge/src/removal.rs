@@ -85,7 +85,7 @@ impl Bridge {
         let retention = i64::try_from(self.config().delete_retention.as_millis());
         let retention_ms = retention.unwrap_or(i64::MAX);
         let removed = self.pointers().removed(TABLES_PER_PAGE).await?;
-        if removed.is_empty() || self.metadata().deletion_stop().await?.is_some() {
+        if removed.is_empty() || !self.pointers().may_delete().await? {
             return Ok(());
         }
         let until_ms = self.metadata().backend().now_ms().await?.saturating_sub(retention_ms);

@@ -361,6 +361,7 @@ fn job_rules(env: &Env) -> JobRules {
     let merge = MergeRules {
         pause: Duration::from_millis(pick(env, &[700, 2000, 5000])),
         pieces_min: pick(env, &[2, 4, 8]),
+        bytes_min: pick(env, &[0, 4096]),
         age_ms: pick(env, &[2000, 600_000]),
         ..MergeRules::default()
     };

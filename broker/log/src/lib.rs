@@ -31,12 +31,12 @@ mod writer;
 
 pub use append::{AppendBatch, AppendError, AppendResult, Appended, NoObserver, Observer, Ticket};
 pub use blocks::CacheStats;
-pub use clean::{CleanRules, Cleaner};
+pub use clean::{CleanRules, Cleaner, LOCAL_GRACE};
 pub use cut::{BudgetRules, CutReason, CutRules, Pace};
 pub use extents::LEADER_EPOCH;
 pub use keys::segment_key;
 pub use log::{Log, LogConfig};
-pub use merge::{MergeRules, Merger};
+pub use merge::{MergeRules, Merger, REMOTE_BYTES_MIN};
 pub use partitions::Waiter;
 pub use producer_expiry::{expire_producers, start_producer_expiry};
 pub use read::{FetchError, FetchFrom, Fetched, TimedOffset};

@@ -509,6 +509,7 @@ impl Committer {
         garbage::collect_later(
             &self.env,
             self.store.clone(),
+            self.pointers.clone(),
             table.clone(),
             prepared.expired,
             prepared.old_metadata,

@@ -145,6 +145,10 @@ impl TablePointers for FaultPointers {
     async fn forget(&self, table: &RemovedTable) -> Result<()> {
         self.faults.around(self.inner.forget(table)).await
     }
+
+    async fn may_delete(&self) -> Result<bool> {
+        self.inner.may_delete().await
+    }
 }
 
 /// A log whose every read takes a second.

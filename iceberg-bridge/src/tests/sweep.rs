@@ -4,7 +4,7 @@ use super::support::{Fault, World};
 use crate::Bridge;
 use crate::commit::{CommitEnd, Committer, LoadedTable, Staged, StagedFile};
 use crate::progress::Progress;
-use crate::sweep::SweepRules;
+use crate::sweep::{LostFiles, SweepRules, lost_files};
 use bytes::Bytes;
 use floe_env::Env;
 use floe_env::simulated::Node;
@@ -135,6 +135,47 @@ async fn folders_of_lost_creations_go_and_those_of_coming_ones_stay() {
     let before = world.store.keys().await;
     pass(&bridge).await;
     assert_eq!(world.store.keys().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_while_deletion_is_stopped() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = swept_bridge(&world, 2);
+    world.append(topic, 0, 0..5);
+    let table = bridge.look("t").await.unwrap().unwrap().table;
+    // What a backup does not know: a table, and a file of a table that it has.
+    let (gone, orphan) = (kfs::TopicId(bridge.env().uuid()), table.place.data_key(bridge.env()));
+    let lost = format!("{}/tables/{gone}-{}/data/1.parquet", world.cluster, bridge.env().uuid());
+    for key in [&lost, &orphan] {
+        world.store.objects.put(key, vec![Bytes::from_static(b"rows")]).await.unwrap();
+    }
+    let found = lost_files(&world.store, &world.metadata, world.cluster).await.unwrap();
+    assert_eq!(found, LostFiles { tables: 1, files: 1, bytes: 4 });
+    // Marked before the stop, so that only the stop spares it.
+    pass_marking_only(&world, &bridge, &lost).await;
+    let first = bridge.env().uuid();
+    let metadata = &world.metadata;
+    let previous = metadata.incarnation().await.unwrap().unwrap();
+    metadata.begin_incarnation(previous, first, "a backup was put back").await.unwrap();
+    let before = world.store.keys().await;
+    for _ in 0..4 {
+        pass(&bridge).await;
+    }
+    assert_eq!(world.store.keys().await, before);
+    let stop = metadata.deletion_stop().await.unwrap().unwrap();
+    metadata.allow_deletion(&stop).await.unwrap();
+    for _ in 0..4 {
+        pass(&bridge).await;
+    }
+    let left = world.store.keys().await;
+    assert_eq!(vec![lost, orphan].map_left(&left), [false, false]);
+}
+
+/// One pass, after which a lost folder is put back as it was.
+async fn pass_marking_only(world: &World, bridge: &Bridge, lost: &str) {
+    pass(bridge).await;
+    world.store.objects.put(lost, vec![Bytes::from_static(b"rows")]).await.unwrap();
 }
 
 trait Left {

@@ -56,7 +56,8 @@ impl Assembly for Node {
             shutdown.clone(),
         )
         .await?;
-        let jobs = Jobs::start(&broker, &objects.store, JobRules::default(), &shutdown);
+        let rules = JobRules::product(config.store.location.is_remote());
+        let jobs = Jobs::start(&broker, &objects.store, rules, &shutdown);
         let bridge = jobs.bridge.clone();
         export(&metrics, &broker, &objects, bridge.as_ref());
         export_jobs(&metrics, &jobs);

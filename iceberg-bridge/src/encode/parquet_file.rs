@@ -109,7 +109,10 @@ impl DataFileWriter {
 
     /// Bytes that the file holds in memory, about.
     pub fn memory_bytes(&self) -> usize {
-        self.writer.memory_size() + self.writer.bytes_written()
+        // The first leaves out pages that wait for their dictionary, the second what an encoder
+        // holds beyond its pages.
+        let in_progress = self.writer.memory_size().max(self.writer.in_progress_size());
+        in_progress + self.writer.bytes_written()
     }
 
     /// Ends the file.

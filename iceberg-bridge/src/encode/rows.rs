@@ -42,8 +42,6 @@ pub(super) struct RowColumns {
 
 /// What became of a row.
 pub(super) struct Appended {
-    /// Bytes of key, value and headers.
-    pub(super) bytes: usize,
     /// Whether `_kafka_rescued` got a value.
     pub(super) is_rescued: bool,
     /// Whether `_kafka_error` got a value.
@@ -108,7 +106,7 @@ impl RowColumns {
             + row.record.headers.bytes().len();
         self.rows += 1;
         self.bytes += bytes;
-        Appended { bytes, is_rescued, is_undecodable }
+        Appended { is_rescued, is_undecodable }
     }
 
     fn push_failure(&mut self, failure: Option<(&str, String)>) {

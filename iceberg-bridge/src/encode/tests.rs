@@ -122,6 +122,26 @@ fn days_beyond_the_eighth_share_a_file() {
     assert_eq!(record_days_before_epoch(), FileSlot::Day(Some(-1)));
 }
 
+#[test]
+fn the_largest_file_is_ended_alone_and_its_day_goes_on() {
+    let mut encoder = encoder();
+    let day = |day: i64, count| vec![record(day * DAY, &[]); count];
+    let records = [day(0, 10), day(1, 500), day(2, 10)].concat();
+    encoder.append(3, &[batch_at(0, &records)], 0, 1000).unwrap();
+    let before = encoder.memory_bytes();
+    let ended = encoder.finish_largest().unwrap();
+    assert_eq!((ended.len(), ended[0].slot), (1, FileSlot::Day(Some(1))));
+    assert_eq!(ended[0].rows, 500);
+    assert!(encoder.memory_bytes() < before / 10);
+    encoder.append(3, &[batch_at(520, &day(1, 5))], 0, 1000).unwrap();
+    let rest = encoder.finish_files().unwrap();
+    let shown: Vec<_> = rest.iter().map(|file| (file.slot, file.rows)).collect();
+    let slot = |day| FileSlot::Day(Some(day));
+    assert_eq!(shown, [(slot(0), 10), (slot(1), 5), (slot(2), 10)]);
+    assert_eq!(encoder.memory_bytes(), 0);
+    assert!(encoder.finish_largest().unwrap().is_empty());
+}
+
 fn record_days_before_epoch() -> FileSlot {
     encode(&[batch_at(0, &[record(-2, &[])])], 0, 1)[0].slot
 }

@@ -4,6 +4,7 @@ mod bridge;
 mod crashes;
 pub(crate) mod json_rows;
 mod json_tables;
+mod looks;
 mod removal;
 pub(crate) mod support;
 mod sweep;

@@ -255,7 +255,17 @@ impl World {
     ) -> Bridge {
         let mut config = BridgeConfig::new(self.cluster);
         change(&mut config);
-        let (store, pointers) = (Arc::new(self.store.clone()), Arc::new(self.pointers.clone()));
+        self.bridge_over((env, config), Arc::new(self.store.clone()), log)
+    }
+
+    /// A bridge whose store and log are reached in some other way.
+    pub(crate) fn bridge_over(
+        &self,
+        (env, config): (Env, BridgeConfig),
+        store: Arc<dyn ObjectStore>,
+        log: Arc<dyn LogReader>,
+    ) -> Bridge {
+        let pointers = Arc::new(self.pointers.clone());
         Bridge::with_pointers((env, config), store, pointers, self.metadata.clone(), log)
     }
 

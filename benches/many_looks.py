@@ -1,0 +1,20 @@
+"""What looks leave behind, in simulated time with stores in memory: a table that was looked at often, and tables after an
+hour of a query a minute. The durations are CPU alone: no store is in them."""
+from examples import run_example
+
+LOOKS, FAST_LOOKS = 20_000, 200
+TABLES, FAST_TABLES = 100, 2
+
+
+def run(settings, _):
+    figures = run_example("floe-iceberg-bridge", "looks_bench", "looks", FAST_LOOKS if settings.fast else LOOKS)
+    print(f"  {figures}", flush=True)
+    first = {key.removeprefix("first_"): value for key, value in figures.items() if key.startswith("first_")}
+    last = {key.removeprefix("last_"): value for key, value in figures.items() if not key.startswith("first_")}
+    return [{"name": f"{figures['looks']:,} looks, a new record each", "rounds": [{"floe": last, "first": first}]}]
+
+
+def run_hour(settings, _):
+    figures = run_example("floe-iceberg-bridge", "looks_bench", "hour", FAST_TABLES if settings.fast else TABLES)
+    print(f"  {figures}", flush=True)
+    return [{"name": f"{figures['tables']} tables, a record a second, a look a minute", "rounds": [{"floe": figures}]}]

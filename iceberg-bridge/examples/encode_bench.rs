@@ -16,7 +16,7 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 use floe_iceberg_bridge::encode::{DataFileWriter, Encoder, EncoderConfig, FileShape, FileSlot};
 use floe_iceberg_bridge::mapping::Mapping;
-use jiter::{Jiter, Peek};
+use jiter::{Jiter, NumberInt, Peek};
 use kfs::{BatchBuilder, NewRecord};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -169,11 +169,7 @@ impl Columns {
                     self.numbers[at].append_null();
                 }
                 Some(at) => {
-                    let bytes = parser.known_number_bytes(peek).expect("JSON made here");
-                    let number = std::str::from_utf8(bytes)
-                        .expect("JSON made here")
-                        .parse()
-                        .expect("JSON made here");
+                    let NumberInt::Int(number) = parser.known_int(peek).expect("JSON made here");
                     self.numbers[at].append_value(number);
                 }
                 None => parser.known_skip(peek).expect("JSON made here"),

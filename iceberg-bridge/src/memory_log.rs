@@ -1,7 +1,7 @@
 //! A log in memory, for tests and samples: batches as producers make them, last stable offsets, and
 //! log starts.
 
-use crate::log_reader::{LogRead, LogReader, PartitionCut};
+use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
 use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::{Error, Result};
@@ -106,6 +106,14 @@ impl LogReader for MemoryLog {
         bytes_max: usize,
     ) -> Result<LogRead> {
         self.with(partition, |log| log.read(from, until, bytes_max))?
+    }
+
+    async fn load_together(&self, _: &[LogRange]) -> Result<()> {
+        Ok(())
+    }
+
+    fn together_bytes_max(&self) -> Option<usize> {
+        None
     }
 }
 

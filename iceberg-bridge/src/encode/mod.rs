@@ -21,6 +21,8 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use parquet_file::ROW_GROUP_BYTES;
+
 pub use bounds::Bounds;
 pub use decode::{DecodeCounts, ValueFormat};
 pub use parquet_file::{DataFileWriter, EncodedFile, FileShape};

@@ -3,7 +3,7 @@
 
 use super::support::{Fault, FaultStore, TableRow, World};
 use crate::commit::tests_support::table_files;
-use crate::log_reader::{LogRead, LogReader, PartitionCut};
+use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
 use crate::memory_log::MemoryLog;
 use crate::{Bridge, BridgeConfig, LookAnswer, TableState};
 use async_trait::async_trait;
@@ -97,6 +97,14 @@ impl LogReader for FaultLog {
         assert!(*self.fault.lock() != LogFault::Panic, "planned");
         self.inner.read(partition, from, until, bytes_max).await
     }
+
+    async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
+        self.inner.load_together(ranges).await
+    }
+
+    fn together_bytes_max(&self) -> Option<usize> {
+        self.inner.together_bytes_max()
+    }
 }
 
 fn config(world: &World) -> BridgeConfig {
@@ -110,8 +118,7 @@ async fn fifty_looks_under_load_share_two_commits() {
     let clock = env(2);
     let put_takes = Duration::from_millis(20);
     let store = SlowStore { inner: world.store.clone(), env: clock.clone(), put_takes };
-    let bridge =
-        world.bridge_over((env(3), config(&world)), Arc::new(store), world.log.clone());
+    let bridge = world.bridge_over((env(3), config(&world)), Arc::new(store), world.log.clone());
     world.append(topic, 0, 0..1);
     look(&bridge).await;
     clock.sleep(TURN_PAUSE).await;
@@ -140,8 +147,7 @@ async fn a_look_with_nothing_new_asks_the_store_for_nothing() {
     let topic = world.topic("t", 1).await;
     let counted = Counted::new(env(2), Arc::new(world.store.clone()));
     let counters = counted.counters();
-    let bridge =
-        world.bridge_over((env(3), config(&world)), Arc::new(counted), world.log.clone());
+    let bridge = world.bridge_over((env(3), config(&world)), Arc::new(counted), world.log.clone());
     for number in 0..3 {
         world.append(topic, 0, number..number + 1);
         look(&bridge).await;
@@ -158,6 +164,36 @@ async fn a_look_with_nothing_new_asks_the_store_for_nothing() {
         // A warm table is not read again to be appended to.
         assert_eq!(before[1], 0, "reads");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_is_not_used_lets_its_metadata_go_and_is_opened_without_the_store() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let counted = Counted::new(env(2), Arc::new(world.store.clone()));
+    let counters = counted.counters();
+    let (clock, log) = (env(3), world.log.clone());
+    let bridge = world.bridge_over((env(4), config(&world)), Arc::new(counted), log);
+    world.append(topic, 0, 0..5);
+    let answer = look(&bridge).await;
+    let (whole, version) = (Arc::downgrade(&answer.table), answer.table.pointer.clone());
+    drop(answer);
+    bridge.round().await.unwrap();
+    assert!(whole.upgrade().is_some(), "it was used just now");
+    clock.sleep(Duration::from_secs(6)).await;
+    bridge.round().await.unwrap();
+    assert!(whole.upgrade().is_none(), "it is at rest");
+    let reads = counters.snapshot().get.requests;
+    let answer = look(&bridge).await;
+    assert_eq!(answer.table.pointer, version);
+    assert_eq!(world.rows(&answer.table).await, rows(0..5));
+    drop(answer);
+    clock.sleep(Duration::from_secs(6)).await;
+    bridge.round().await.unwrap();
+    world.append(topic, 0, 5..9);
+    assert_eq!(world.rows(&look(&bridge).await.table).await, rows(0..9));
+    assert_eq!(bridge.statuses()[0].files, 2);
+    assert_eq!(counters.snapshot().get.requests, reads);
 }
 
 #[tokio::test(start_paused = true)]

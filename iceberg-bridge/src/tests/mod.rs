@@ -1,6 +1,7 @@
 //! Tests of the whole bridge, on simulated nodes over stores in memory.
 
 mod bridge;
+mod convoys;
 mod crashes;
 pub(crate) mod json_rows;
 mod json_tables;

@@ -3,7 +3,7 @@
 
 use crate::commit::LoadedTable;
 use crate::commit::tests_support::table_files;
-use crate::log_reader::{LogRead, LogReader, PartitionCut};
+use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
 use crate::memory_log::MemoryLog;
 use crate::pointer::{FactPointers, RemovedTable, TablePointer, TablePointers};
 use crate::{Bridge, BridgeConfig};
@@ -168,6 +168,14 @@ impl LogReader for SlowLog {
     ) -> Result<LogRead> {
         self.env.sleep(Duration::from_secs(1)).await;
         self.inner.read(partition, from, until, bytes_max).await
+    }
+
+    async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
+        self.inner.load_together(ranges).await
+    }
+
+    fn together_bytes_max(&self) -> Option<usize> {
+        self.inner.together_bytes_max()
     }
 }
 

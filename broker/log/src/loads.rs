@@ -74,11 +74,21 @@ impl Reader {
         &self,
         extent: &Extent,
     ) -> impl Future<Output = Result<Blocks>> + Send + use<> {
-        let turn = self.loading.take(extent.bytes());
-        let load = self.load_run(vec![Arc::new(extent.clone())], self.cache.memory());
+        let load = self.load_in_turn(vec![Arc::new(extent.clone())]);
+        async move { load.await.pop().unwrap_or_else(no_result) }
+    }
+
+    /// Reads extents side by side when it is their turn.
+    pub(crate) fn load_in_turn(
+        &self,
+        extents: Vec<Arc<Extent>>,
+    ) -> impl Future<Output = Vec<Result<Blocks>>> + Send + use<> {
+        let bytes = span(&extents).map_or(0, |(_, start, end)| end - start);
+        let turn = self.loading.take(bytes);
+        let load = self.load_run(extents, self.cache.memory());
         async move {
             let _loading = turn.await;
-            load.await.pop().unwrap_or_else(no_result)
+            load.await
         }
     }
 
@@ -136,7 +146,7 @@ impl Reader {
     ) -> impl Future<Output = Vec<Result<Blocks>>> + Send + use<> {
         let (reader, memory) = (self.clone(), memory.clone());
         async move {
-            let failed = match reader.load_together(&extents, &memory).await {
+            let failed = match reader.load_at_once(&extents, &memory).await {
                 Ok(blocks) => return blocks,
                 Err(error) => error,
             };
@@ -145,14 +155,14 @@ impl Reader {
             }
             let mut each = Vec::with_capacity(extents.len());
             for extent in extents {
-                let alone = reader.load_together(&[extent], &memory).await;
+                let alone = reader.load_at_once(&[extent], &memory).await;
                 each.push(alone.and_then(|mut all| all.pop().unwrap_or_else(no_result)));
             }
             each
         }
     }
 
-    async fn load_together(
+    async fn load_at_once(
         &self,
         extents: &[Arc<Extent>],
         memory: &BlockMemory,
@@ -223,7 +233,7 @@ fn pieces(run: &[Arc<Extent>], start: u64, bytes: Bytes) -> Vec<Vec<Bytes>> {
 }
 
 /// Runs of extents that are worth one read each: of one object, near each other, and not too much.
-fn side_by_side(mut extents: Vec<Arc<Extent>>) -> Vec<Vec<Arc<Extent>>> {
+pub(crate) fn side_by_side(mut extents: Vec<Arc<Extent>>) -> Vec<Vec<Arc<Extent>>> {
     extents.sort_by(|one, other| range(one).cmp(&range(other)));
     extents.dedup_by(|one, other| range(one) == range(other));
     let mut runs: Vec<Vec<Arc<Extent>>> = Vec::new();

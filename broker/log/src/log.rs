@@ -9,6 +9,7 @@ use crate::loads::load_budget;
 use crate::open_segment::AppendRequest;
 use crate::partitions::{Partitions, Waiter};
 use crate::read::{FetchError, FetchFrom, Fetched, Looked, Reader, TimedOffset};
+use crate::together::LogRange;
 use crate::upload::Uploader;
 use crate::writer::Writer;
 use floe_env::{Env, Error, ErrorKind, Lane, Result, Shutdown, Task};
@@ -167,6 +168,19 @@ impl Log {
     /// Errors: those of [`Log::fetch`].
     pub async fn look(&self, from: FetchFrom) -> Result<Looked, FetchError> {
         self.0.reader.look(from).await
+    }
+
+    /// Loads what is not cached of these ranges, with one read for all that lie next to each other
+    /// in one object, and waits for it; as far as there is room ([`Log::together_bytes_max`]).
+    ///
+    /// Errors: whatever the metadata store answers. What cannot be read is left to `fetch`.
+    pub async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
+        self.0.reader.load_together(ranges).await
+    }
+
+    /// Bytes that [`Log::load_together`] loads at most.
+    pub fn together_bytes_max(&self) -> usize {
+        self.0.reader.together_bytes_max()
     }
 
     /// Reads from one partition.

@@ -51,7 +51,7 @@ pub struct LoadedTable {
     pub(super) refs: Refs,
     /// The manifests of the current snapshot.
     pub manifests: Vec<ManifestFile>,
-    /// How far the table has got.
+    /// How far the table has got; one that is stopped has what main says that it holds, if it does.
     pub progress: Progress,
     /// The columns beside the ten.
     pub mapping: Mapping,
@@ -90,7 +90,7 @@ impl LoadedTable {
         let judged = judged.and_then(|progress| Ok((progress, mapping_of(&metadata)?)));
         let (progress, mapping, stopped) = match judged {
             Ok((progress, mapping)) => (progress, mapping, None),
-            Err(reason) => (Progress::start(topic), Mapping::new(), Some(reason)),
+            Err(reason) => (held(&metadata, topic), Mapping::new(), Some(reason)),
         };
         let refs = parse_refs(&metadata_json)?;
         Ok(Self {
@@ -207,6 +207,12 @@ pub(super) fn maps(metadata: &TableMetadata) -> Result<Maps, String> {
         }
     }
     Ok(Maps { main: None, tagged, is_history_expired: false })
+}
+
+/// What main of a stopped table says that it holds.
+fn held(metadata: &TableMetadata, topic: TopicId) -> Progress {
+    let main = maps(metadata).ok().and_then(|maps| maps.main);
+    main.filter(|main| main.topic == topic).unwrap_or_else(|| Progress::start(topic))
 }
 
 /// The progress of a table that is ours, or why it must not be written: what it holds is not what

@@ -2,6 +2,7 @@
 
 mod bridge;
 mod crashes;
+mod failures;
 pub(crate) mod json_rows;
 mod json_tables;
 mod removal;

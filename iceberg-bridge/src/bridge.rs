@@ -3,9 +3,10 @@
 
 use crate::commit::{LoadedTable, ResumeFrom};
 use crate::config::BridgeConfig;
+use crate::convoy::{Convoys, Due};
 use crate::encode::ValueFormat;
 use crate::fold::{FoldCounts, FoldState};
-use crate::log_reader::LogReader;
+use crate::log_reader::{LogReader, PartitionCut};
 use crate::look::{LookAnswer, look};
 use crate::names;
 use crate::pointer::{FactPointers, TablePointer, TablePointers};
@@ -53,6 +54,7 @@ struct Inner {
     sweep_counts: SweepCounts,
     folds: Mutex<FoldState>,
     fold_counts: FoldCounts,
+    convoys: tokio::sync::Mutex<Convoys>,
 }
 
 /// The topics as last read.
@@ -104,6 +106,7 @@ impl Bridge {
             sweep_counts,
             folds,
             fold_counts,
+            convoys: tokio::sync::Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -175,22 +178,35 @@ impl Bridge {
         workers.iter().map(|worker| worker.status()).collect()
     }
 
-    /// One round of the background job: asks for a commit wherever one is due, and waits for none.
+    /// One round of the background job: asks for commits that are due, and waits for none.
     ///
     /// # Errors
     /// The first that a topic had; the others have had their turn all the same.
     pub async fn round(&self) -> Result<()> {
         let topics = self.topics().await?;
         let mut first_error = self.remove_what_is_gone().await.err();
-        for topic in topics.iter().filter(|topic| self.is_enabled(topic)) {
+        let enabled: Vec<&Topic> = topics.iter().filter(|topic| self.is_enabled(topic)).collect();
+        let counts: Vec<(TopicId, i32)> =
+            enabled.iter().map(|topic| (topic.id, topic.partition_count)).collect();
+        let cuts = self.inner.shared.log.cuts(&counts).await?;
+        let mut due = Vec::new();
+        for (topic, cut) in enabled.into_iter().zip(cuts) {
             let worker = self.worker(topic.id, &topic.name);
-            let visited = self.visit(&worker).await;
-            let visited = visited.and(self.publish_progress(&worker).await);
+            let visited = self.visit(&worker, cut).await;
+            let published = self.publish_progress(&worker).await;
+            let visited = visited.and_then(|visited| published.map(|()| visited));
             worker.note_visit(visited.as_ref().err());
-            if let Err(error) = visited {
-                first_error.get_or_insert(error);
+            match visited {
+                Ok(visited) => due.extend(visited),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
             }
         }
+        self.workers().values().for_each(|worker| worker.rest());
+        let (env, log) = (self.env(), self.inner.shared.log.as_ref());
+        let started = self.inner.convoys.lock().await.start_next(env, log, due).await;
+        first_error = first_error.or(started.err());
         first_error.map_or(Ok(()), Err)
     }
 
@@ -221,25 +237,28 @@ impl Bridge {
         Ok(())
     }
 
-    async fn visit(&self, worker: &Arc<Worker>) -> Result<()> {
+    /// A table, if it is to be committed.
+    async fn visit(
+        &self,
+        worker: &Arc<Worker>,
+        cut: Option<Vec<PartitionCut>>,
+    ) -> Result<Option<Due>> {
         let shared = &self.inner.shared;
-        let Some(cut) = shared.log.cut(worker.topic).await? else { return Ok(()) };
+        let Some(cut) = cut else { return Ok(None) };
         let ends = ends(&cut);
         if worker.covers(&ends) {
-            return Ok(());
+            return Ok(None);
         }
-        let table = worker.refresh().await?;
+        let table = worker.refresh_head().await?;
         if worker.covers(&ends) || table.as_ref().is_some_and(|table| table.stopped.is_some()) {
-            return Ok(());
+            return Ok(None);
         }
         let (_, bytes) = worker.behind(&ends);
+        let bytes = bytes.unsigned_abs();
         let is_due = table.is_none()
-            || bytes.unsigned_abs() >= shared.config.file_bytes_min
+            || bytes >= shared.config.file_bytes_min
             || worker.lag() >= shared.config.lag_max;
-        if is_due {
-            worker.request(cut, false);
-        }
-        Ok(())
+        Ok(is_due.then(|| Due { worker: worker.clone(), cut, bytes }))
     }
 
     /// Looks at a table: all that was committed to its topic when the call began is in the answer,
@@ -329,7 +348,7 @@ impl Bridge {
         let topics = self.topics().await?;
         let enabled = topics.iter().filter(|topic| self.is_enabled(topic));
         let workers = enabled.map(|topic| self.worker(topic.id, &topic.name));
-        let missing: Vec<_> = workers.filter(|worker| worker.newest().is_none()).collect();
+        let missing: Vec<_> = workers.filter(|worker| worker.head().is_none()).collect();
         let bridge = self.clone();
         let making = stream::iter(missing).for_each_concurrent(TABLES_MADE_MAX, move |worker| {
             let bridge = bridge.clone();
@@ -343,7 +362,7 @@ impl Bridge {
 
     async fn make(&self, worker: &Arc<Worker>) {
         // Another broker may have made it.
-        let made = match worker.refresh().await {
+        let made = match worker.refresh_head().await {
             Ok(None) => self.look_at(worker).await.err(),
             found => found.err(),
         };
@@ -391,7 +410,7 @@ impl Bridge {
     /// A worker whose topic is gone stays only for its table.
     fn forget_workers(&self, known: &BTreeMap<TopicId, usize>) {
         let mut workers = self.inner.workers.lock();
-        workers.retain(|id, worker| known.contains_key(id) || worker.newest().is_some());
+        workers.retain(|id, worker| known.contains_key(id) || worker.head().is_some());
     }
 
     pub(crate) fn forget_worker(&self, topic: TopicId) {

@@ -6,12 +6,13 @@
 use crate::budget::{CommitBudget, becomes_look};
 use crate::commit::{
     CommitCounts, CommitEnd, Committer, Gap, LoadedTable, Ownership, Removed, ResumeFrom,
-    StagedFile,
+    StagedFile, TableCounts, TableHead,
 };
 use crate::config::BridgeConfig;
 use crate::encode::{DecodeCounts, EncoderConfig, ValueFormat};
-use crate::log_reader::{LogReader, PartitionCut};
+use crate::log_reader::{LogRange, LogReader, PartitionCut};
 use crate::mapping::Mapping;
+use crate::newest::Newest;
 use crate::pointer::TablePointers;
 use crate::progress::Progress;
 use crate::staging::{StagedRange, Stager, Start};
@@ -19,7 +20,7 @@ use crate::status::{TableState, TableStatus, WorkerStatus};
 use crate::turns::{Turn, TurnEnd, Turns};
 use floe_env::{Env, Error, Instant, Lane, Result};
 use floe_store::ObjectStore;
-use kfs::TopicId;
+use kfs::{PartitionIndex, TopicId, TopicPartition};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,7 +79,7 @@ pub(crate) struct Worker {
 }
 
 struct State {
-    newest: Option<Arc<LoadedTable>>,
+    newest: Option<Newest>,
     /// At or beyond the newest version's progress: offsets in between hold no rows.
     scanned: Progress,
     /// Gaps below it that no version has noted: the table has yet to be made.
@@ -122,15 +123,44 @@ impl Worker {
         })
     }
 
-    /// The newest version that is known.
-    pub(crate) fn newest(&self) -> Option<Arc<LoadedTable>> {
-        self.state.lock().newest.clone()
+    /// The newest version that is known, without its metadata.
+    pub(crate) fn head(&self) -> Option<Arc<TableHead>> {
+        self.state.lock().newest.as_ref().map(|newest| newest.head().clone())
+    }
+
+    /// The newest version that is known. Opened where its metadata was let go.
+    pub(crate) async fn newest(&self) -> Result<Option<Arc<LoadedTable>>> {
+        loop {
+            let head = {
+                let now = self.shared.env.monotonic();
+                let mut state = self.state.lock();
+                let Some(newest) = &mut state.newest else { return Ok(None) };
+                match newest.whole(now) {
+                    Some(table) => return Ok(Some(table)),
+                    None => newest.head().clone(),
+                }
+            };
+            let table = Arc::new(self.shared.env.blocking(move || head.open()).await?);
+            let mut state = self.state.lock();
+            if state.newest.as_mut().is_some_and(|newest| newest.opened(&table)) {
+                return Ok(Some(table));
+            }
+        }
+    }
+
+    /// Lets go of metadata that nobody has used for a while.
+    pub(crate) fn rest(&self) {
+        let now = self.shared.env.monotonic();
+        if let Some(newest) = &mut self.state.lock().newest {
+            newest.rest(now);
+        }
     }
 
     /// True where waiting for a commit makes no sense: the table is stopped, or far behind.
     pub(crate) fn is_hopeless(&self) -> bool {
         let state = self.state.lock();
-        state.is_backfilling || state.newest.as_ref().is_some_and(|table| table.stopped.is_some())
+        let is_stopped = |newest: &Newest| newest.head().stopped.is_some();
+        state.is_backfilling || state.newest.as_ref().is_some_and(is_stopped)
     }
 
     /// True if every row below `ends` is in the newest known version.
@@ -150,6 +180,19 @@ impl Worker {
         (offsets, offsets.saturating_mul(state.record_bytes))
     }
 
+    /// What a commit up to a cut would read.
+    pub(crate) fn ranges(&self, cut: &[PartitionCut]) -> Vec<LogRange> {
+        let state = self.state.lock();
+        let range = |(partition, ends): (usize, &PartitionCut)| {
+            let from = state.scanned.next_offset(partition).max(ends.log_start_offset);
+            let until = ends.last_stable_offset;
+            let index = PartitionIndex(i32::try_from(partition).ok()?);
+            let place = TopicPartition { topic: self.topic, partition: index };
+            (from < until).then_some(LogRange { partition: place, from, until })
+        };
+        cut.iter().enumerate().filter_map(range).collect()
+    }
+
     /// For how long the table has not had all, as far as it was seen.
     pub(crate) fn lag(&self) -> Duration {
         let now_ms = self.shared.env.now_ms();
@@ -161,10 +204,10 @@ impl Worker {
     /// says that it holds: a rewind will need the rest of the log.
     pub(crate) fn unpublished_progress(&self) -> Option<Progress> {
         let state = self.state.lock();
-        let says_nothing = |table: &LoadedTable| {
-            table.stopped.is_some() && table.progress == Progress::start(self.topic)
-        };
-        let table = state.newest.as_ref().filter(|table| !says_nothing(table))?;
+        let table = state.newest.as_ref().map(Newest::head)?;
+        if table.stopped.is_some() && table.progress == Progress::start(self.topic) {
+            return None;
+        }
         (state.published.as_ref() != Some(&table.progress)).then(|| table.progress.clone())
     }
 
@@ -180,7 +223,13 @@ impl Worker {
 
     /// Reads the pointer, and the version that it names if that is not known yet.
     pub(crate) async fn refresh(&self) -> Result<Option<Arc<LoadedTable>>> {
-        let known = self.newest();
+        self.refresh_head().await?;
+        self.newest().await
+    }
+
+    /// As [`Worker::refresh`], for those who do not need the metadata.
+    pub(crate) async fn refresh_head(&self) -> Result<Option<Arc<TableHead>>> {
+        let known = self.head();
         let pointers = &self.shared.pointers;
         let pointer = match &known {
             Some(table) => {
@@ -193,8 +242,9 @@ impl Worker {
             (Some(table), Some(pointer)) if table.pointer == pointer => Ok(Some(table)),
             (_, Some(pointer)) => {
                 let (store, cluster) = (self.shared.store.as_ref(), self.shared.config.cluster);
-                let table = Arc::new(LoadedTable::load(store, cluster, pointer).await?);
-                Ok(Some(self.set_newest(table)))
+                let loading = LoadedTable::load(&self.shared.env, store, cluster, pointer);
+                self.set_newest(Arc::new(loading.await?));
+                Ok(self.head())
             }
             (_, None) => {
                 let mut state = self.state.lock();
@@ -207,36 +257,37 @@ impl Worker {
         }
     }
 
-    /// Takes over a version unless a newer one is known; answers the newest.
-    fn set_newest(&self, table: Arc<LoadedTable>) -> Arc<LoadedTable> {
+    /// Takes over a version unless a newer one is known.
+    fn set_newest(&self, table: Arc<LoadedTable>) {
+        let now = self.shared.env.monotonic();
         let mut state = self.state.lock();
-        let newer = state.newest.as_ref().filter(|known| {
+        let known = state.newest.as_ref().map(Newest::head);
+        let is_newer = |known: &Arc<TableHead>| {
             known.pointer.table_id == table.pointer.table_id
                 && known.pointer.metadata_version > table.pointer.metadata_version
-        });
-        if let Some(newer) = newer {
-            return newer.clone();
+        };
+        if known.is_some_and(is_newer) {
+            return;
         }
         let has_same_progress =
-            |known: &Arc<LoadedTable>| known.stopped.is_none() && known.progress == table.progress;
-        if table.stopped.is_some() || !state.newest.as_ref().is_some_and(has_same_progress) {
+            |known: &Arc<TableHead>| known.stopped.is_none() && known.progress == table.progress;
+        if table.stopped.is_some() || !known.is_some_and(has_same_progress) {
             state.scanned = table.progress.clone();
         }
         // A table that is there notes its gaps as they are found.
         state.gaps.clear();
-        state.newest = Some(table.clone());
-        table
+        state.newest = Some(Newest::new(table, now));
     }
 
     /// The newest known version if what was staged for `base` can go onto it: so a commit of this
     /// broker that came in between is no conflict.
-    fn newest_like(&self, base: Arc<LoadedTable>) -> Arc<LoadedTable> {
+    async fn newest_like(&self, base: Arc<LoadedTable>) -> Result<Arc<LoadedTable>> {
         let is_like = |newest: &Arc<LoadedTable>| {
             newest.pointer.table_id == base.pointer.table_id
                 && newest.pointer.sweeps == base.pointer.sweeps
                 && newest.pointer.metadata_version > base.pointer.metadata_version
         };
-        self.newest().filter(is_like).unwrap_or(base)
+        Ok(self.newest().await?.filter(is_like).unwrap_or(base))
     }
 
     /// Commits files in the place of others with the same rows; see [`Committer::replace`].
@@ -247,7 +298,8 @@ impl Worker {
         files: Vec<StagedFile>,
     ) -> Result<CommitEnd> {
         let _gate = self.commit_gate.lock().await;
-        let end = self.committer.replace(self.newest_like(base), removed, files).await?;
+        let base = self.newest_like(base).await?;
+        let end = self.committer.replace(base, removed, files).await?;
         if let CommitEnd::Committed(table) = &end {
             self.set_newest(table.clone());
         }
@@ -412,7 +464,7 @@ impl Worker {
         let committer = &self.committer;
         let gate = self.commit_gate.lock().await;
         let end = match base {
-            Some(base) => committer.append(self.newest_like(base), staged).await?,
+            Some(base) => committer.append(self.newest_like(base).await?, staged).await?,
             None => {
                 let namespace = &self.shared.config.namespace;
                 committer.create(namespace, &self.topic_name, owner, staged).await?
@@ -451,8 +503,9 @@ impl Worker {
 
     pub(crate) fn status(&self) -> TableStatus {
         let state = self.state.lock();
-        let newest = state.newest.as_ref();
-        let gap_offsets = newest.map_or(0, |table| table.gap_offsets());
+        let newest = state.newest.as_ref().map(Newest::head);
+        let counts = newest.map_or_else(TableCounts::default, |table| table.counts);
+        let gap_offsets = counts.gap_offsets;
         let stopped = newest.and_then(|table| table.stopped.clone());
         let failing = state.status.failing();
         let lost = (gap_offsets > 0)
@@ -474,8 +527,8 @@ impl Worker {
             last_commit_ms: state.status.last_commit_ms,
             last_error: failing,
             gap_offsets,
-            files: newest.map_or(0, |table| table.total("total-data-files")),
-            bytes: newest.map_or(0, |table| table.total("total-files-size")),
+            files: counts.files,
+            bytes: counts.bytes,
             conflicts: self.counts.conflicts.load(Ordering::Relaxed),
             puts: self.counts.puts.load(Ordering::Relaxed),
             failures: state.status.failures,

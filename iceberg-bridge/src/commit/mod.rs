@@ -15,6 +15,7 @@
 mod columns;
 mod expiry;
 mod garbage;
+mod head;
 mod kind;
 mod manifest;
 mod merge;
@@ -31,6 +32,7 @@ pub(crate) mod tests_support;
 
 pub use columns::MAPPING_PROPERTY;
 pub use expiry::ExpiryRules;
+pub use head::{TableCounts, TableHead};
 pub(crate) use kind::Removed;
 pub(crate) use outcome::{delete_unnamed, put};
 pub use resume::ResumeFrom;
@@ -150,6 +152,7 @@ struct Prepared {
     snapshot_id: i64,
     metadata: TableMetadata,
     metadata_json: Bytes,
+    metadata_file: Bytes,
     metadata_location: String,
     refs: Refs,
     manifests: Vec<ManifestFile>,
@@ -193,7 +196,8 @@ impl Committer {
     /// Whatever the stores answer; `Corrupt` where the version makes no sense.
     pub async fn load(&self, topic: TopicId) -> Result<Option<LoadedTable>> {
         let Some(pointer) = self.pointers.by_topic(topic).await? else { return Ok(None) };
-        LoadedTable::load(self.store.as_ref(), self.cluster, pointer).await.map(Some)
+        let store = self.store.as_ref();
+        LoadedTable::load(&self.env, store, self.cluster, pointer).await.map(Some)
     }
 
     /// Makes a topic's table with its first rows, under the first free of its names. `staged`
@@ -414,6 +418,7 @@ impl Committer {
             metadata: next.built.metadata,
             metadata_location: place.url_of(&metadata_key)?,
             metadata_json,
+            metadata_file: metadata_file.clone(),
             refs: next.refs,
             manifests: Vec::new(),
             expired: next.expired,
@@ -525,16 +530,21 @@ impl Committer {
         staged: Staged,
         prepared: Prepared,
     ) -> CommitEnd {
-        let table = Arc::new(LoadedTable {
+        let head = TableHead {
             pointer,
             place,
-            metadata: prepared.metadata,
-            metadata_json: prepared.metadata_json,
             refs: prepared.refs,
             manifests: prepared.manifests,
             progress: staged.to,
             mapping: staged.mapping,
             stopped: None,
+            counts: table::counts_of(&prepared.metadata),
+            file: prepared.metadata_file,
+        };
+        let table = Arc::new(LoadedTable {
+            head: Arc::new(head),
+            metadata: prepared.metadata,
+            metadata_json: prepared.metadata_json,
         });
         garbage::collect_later(
             &self.env,

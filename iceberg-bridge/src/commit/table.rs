@@ -2,8 +2,9 @@
 //! all.
 
 use super::columns::mapping_of;
+use super::head::{TableCounts, TableHead, metadata_of};
 use super::manifest::{ExistingFile, parse_list, parse_manifest};
-use super::refs::{Refs, parse_refs};
+use super::refs::parse_refs;
 use crate::mapping::Mapping;
 use crate::place::TablePlace;
 use crate::pointer::TablePointer;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use floe_env::{Error, Result};
+use floe_env::{Env, Error, Result};
 use floe_store::ObjectStore;
 use iceberg::spec::{ManifestFile, Snapshot, TableMetadata};
 use kfs::{ClusterId, TopicId};
@@ -36,27 +37,23 @@ pub const TOPIC_PROPERTY: &str = "floe.topic-id";
 /// Summary key: offsets that no table can ever hold, over the table's whole life.
 pub const GAP_OFFSETS_KEY: &str = "floe.gap-offsets";
 
-/// One version of a table.
+/// One version of a table, whole.
 #[derive(Debug)]
 pub struct LoadedTable {
-    /// The fact that names this version.
-    pub pointer: TablePointer,
-    /// Where its files are.
-    pub place: TablePlace,
+    /// All but the metadata.
+    pub head: Arc<TableHead>,
     /// The metadata.
     pub metadata: TableMetadata,
     /// The metadata as JSON.
     pub metadata_json: Bytes,
-    /// Its branches and tags.
-    pub(super) refs: Refs,
-    /// The manifests of the current snapshot.
-    pub manifests: Vec<ManifestFile>,
-    /// How far the table has got; one that is stopped has what main says that it holds, if it does.
-    pub progress: Progress,
-    /// The columns beside the ten.
-    pub mapping: Mapping,
-    /// Why the table must not be written, if so.
-    pub stopped: Option<String>,
+}
+
+impl std::ops::Deref for LoadedTable {
+    type Target = TableHead;
+
+    fn deref(&self) -> &TableHead {
+        &self.head
+    }
 }
 
 impl LoadedTable {
@@ -65,45 +62,20 @@ impl LoadedTable {
     /// # Errors
     /// `Corrupt` where a file is missing or makes no sense; whatever the store answers.
     pub async fn load(
+        env: &Env,
         store: &dyn ObjectStore,
         cluster: ClusterId,
         pointer: TablePointer,
     ) -> Result<Self> {
-        let topic = pointer.topic();
-        let place = TablePlace::new(store, cluster, topic, pointer.table_id);
-        let location = &pointer.metadata_location;
-        let file = get(store, &place.key_of(location)?).await?;
-        let metadata_json = json_of(file)
-            .map_err(|error| Error::corrupt(format!("metadata {location}")).with_source(error))?;
-        let metadata: TableMetadata = serde_json::from_slice(&metadata_json)
-            .map_err(|error| Error::corrupt(format!("metadata {location}")).with_source(error))?;
-        let owner = owner_problem(&metadata, cluster, &pointer);
-        // The files of a table that is not ours may be anywhere.
-        let manifests = match metadata.current_snapshot().filter(|_| owner.is_none()) {
-            None => Vec::new(),
-            Some(snapshot) => {
-                let url = snapshot.manifest_list();
-                parse_list(url, &get(store, &place.key_of(url)?).await?)?
-            }
-        };
-        let judged = owner.map_or_else(|| judge(&metadata, topic), Err);
-        let judged = judged.and_then(|progress| Ok((progress, mapping_of(&metadata)?)));
-        let (progress, mapping, stopped) = match judged {
-            Ok((progress, mapping)) => (progress, mapping, None),
-            Err(reason) => (held(&metadata, topic), Mapping::new(), Some(reason)),
-        };
-        let refs = parse_refs(&metadata_json)?;
-        Ok(Self {
-            pointer,
-            place,
-            metadata,
-            metadata_json,
-            refs,
-            manifests,
-            progress,
-            mapping,
-            stopped,
-        })
+        let place = TablePlace::new(store, cluster, pointer.topic(), pointer.table_id);
+        let file = get(store, &place.key_of(&pointer.metadata_location)?).await?;
+        // Of a thousand snapshots it takes milliseconds, and looks are on the connections' threads.
+        let decoding = env.blocking(move || Decoded::of(file, cluster, pointer, place));
+        let Decoded { mut head, metadata, metadata_json, list } = decoding.await?;
+        if let Some(url) = list {
+            head.manifests = parse_list(&url, &get(store, &head.place.key_of(&url)?).await?)?;
+        }
+        Ok(Self { head: Arc::new(head), metadata, metadata_json })
     }
 
     /// The manifests of one of its snapshots.
@@ -138,10 +110,60 @@ impl LoadedTable {
     pub fn total(&self, key: &str) -> u64 {
         self.summary(key).and_then(|count| count.parse().ok()).unwrap_or(0)
     }
+}
 
-    /// Offsets that no table can ever hold, over the table's whole life.
-    pub fn gap_offsets(&self) -> i64 {
-        self.summary(GAP_OFFSETS_KEY).and_then(|count| count.parse().ok()).unwrap_or(0)
+/// A metadata file in memory.
+struct Decoded {
+    /// Without its manifests.
+    head: TableHead,
+    metadata: TableMetadata,
+    metadata_json: Bytes,
+    /// The address of the manifest list. The files of a table that is not ours may be anywhere, and
+    /// are not read.
+    list: Option<String>,
+}
+
+impl Decoded {
+    fn of(
+        file: Bytes,
+        cluster: ClusterId,
+        pointer: TablePointer,
+        place: TablePlace,
+    ) -> Result<Self> {
+        let topic = pointer.topic();
+        let (metadata, metadata_json) = metadata_of(&file, &pointer.metadata_location)?;
+        let owner = owner_problem(&metadata, cluster, &pointer);
+        let current = metadata.current_snapshot().filter(|_| owner.is_none());
+        let list = current.map(|snapshot| snapshot.manifest_list().to_owned());
+        let judged = owner.map_or_else(|| judge(&metadata, topic), Err);
+        let judged = judged.and_then(|progress| Ok((progress, mapping_of(&metadata)?)));
+        let (progress, mapping, stopped) = match judged {
+            Ok((progress, mapping)) => (progress, mapping, None),
+            Err(reason) => (held(&metadata, topic), Mapping::new(), Some(reason)),
+        };
+        let head = TableHead {
+            pointer,
+            place,
+            refs: parse_refs(&metadata_json)?,
+            manifests: Vec::new(),
+            progress,
+            mapping,
+            stopped,
+            counts: counts_of(&metadata),
+            file,
+        };
+        Ok(Self { head, metadata, metadata_json, list })
+    }
+}
+
+/// What the current snapshot counts.
+pub(super) fn counts_of(metadata: &TableMetadata) -> TableCounts {
+    let summary = |key| summary_value(metadata.current_snapshot()?, key);
+    let total = |key| summary(key).and_then(|count| count.parse().ok()).unwrap_or(0);
+    TableCounts {
+        gap_offsets: summary(GAP_OFFSETS_KEY).and_then(|count| count.parse().ok()).unwrap_or(0),
+        files: total("total-data-files"),
+        bytes: total("total-files-size"),
     }
 }
 
@@ -289,7 +311,7 @@ pub(super) fn is_compressed(metadata: &TableMetadata) -> bool {
 }
 
 /// The JSON of a metadata file: what a file is, its first bytes say.
-fn json_of(file: Bytes) -> std::io::Result<Bytes> {
+pub(super) fn json_of(file: Bytes) -> std::io::Result<Bytes> {
     if !file.starts_with(&GZIP_MAGIC) {
         return Ok(file);
     }

@@ -340,6 +340,7 @@ fn a_wide_sparse_table_takes_little_memory_and_few_files() {
     let narrow: Vec<String> = (0..6000).map(|n| format!("{{\"k{}\":1}}", n % 1000)).collect();
     let narrow: Vec<_> = narrow.iter().map(|text| Some(text.as_bytes())).collect();
     encoder.append(0, &[batch_of(&narrow)], 0, 6000).unwrap();
+    assert!(encoder.memory_bytes() < 32 << 20, "{} bytes", encoder.memory_bytes());
     let files = encoder.finish_files().unwrap();
     assert_eq!(files.iter().map(|file| file.rows).collect::<Vec<_>>(), [6001]);
     assert!(files[0].bytes.len() < 4 << 20);

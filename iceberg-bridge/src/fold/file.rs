@@ -2,7 +2,7 @@
 //! manifest entry comes of its sources' entries. Pure.
 
 use super::rows::Job;
-use crate::encode::{FileSlot, column_bytes, split_offsets};
+use crate::encode::{FileSlot, ROW_GROUP_BYTES, column_bytes, split_offsets};
 use crate::error::parquet_error;
 use crate::schema::{SPEC_DAY, SPEC_UNPARTITIONED};
 use arrow_array::RecordBatch;
@@ -15,8 +15,6 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use std::collections::BTreeMap;
 
-/// Compressed bytes of a row group, about.
-const ROW_GROUP_BYTES: usize = 16 << 20;
 /// Files that stay are worth more than those that will be folded.
 pub(super) const ZSTD_LEVEL: i32 = 3;
 

@@ -93,7 +93,7 @@ impl Bridge {
     /// more to fold in it.
     pub(crate) async fn fold_next(&self) -> Result<bool> {
         let Some(worker) = self.next_to_fold() else { return Ok(false) };
-        let Some(base) = worker.newest() else { return Ok(false) };
+        let Some(base) = worker.newest().await? else { return Ok(false) };
         let version = base.pointer.metadata_version;
         let folded = self.fold(&worker, base).await;
         if !matches!(folded, Ok(true)) {
@@ -111,7 +111,7 @@ impl Bridge {
         state.idle.retain(|topic, _| workers.contains_key(topic));
         state.unreadable.retain(|topic, _| workers.contains_key(topic));
         let is_due = |worker: &Arc<Worker>| {
-            let Some(table) = worker.newest().filter(|table| table.stopped.is_none()) else {
+            let Some(table) = worker.head().filter(|table| table.stopped.is_none()) else {
                 return false;
             };
             let Some((version, at)) = state.idle.get(&worker.topic) else { return true };

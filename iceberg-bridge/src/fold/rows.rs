@@ -80,16 +80,18 @@ pub(super) fn merge(job: &Job, sources: Vec<Bytes>) -> Result<Vec<Merged>, Failu
     for (source, bytes) in sources.into_iter().enumerate() {
         if let Some(cursor) = Cursor::open(bytes, job, share).map_err(Failure::of(source))? {
             heads.push(Reverse((cursor.head(), cursors.len())));
-            cursors.push((source, cursor));
+            cursors.push(Some((source, cursor)));
         }
     }
     while let Some(Reverse((_, at))) = heads.pop() {
         let limit = heads.peek().map(|Reverse((head, _))| *head);
-        let (source, cursor) = &mut cursors[at];
-        let run = cursor.run_until(limit);
-        output.write(&run)?;
+        let Some((source, cursor)) = &mut cursors[at] else { continue };
+        output.write(&cursor.run_until(limit))?;
         if cursor.fill().map_err(Failure::of(*source))? {
             heads.push(Reverse((cursor.head(), at)));
+        } else {
+            // Its bytes are given back before the next source's rows are copied.
+            cursors[at] = None;
         }
     }
     let ended: Result<Vec<Merged>> =

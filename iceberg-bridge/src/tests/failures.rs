@@ -1,7 +1,7 @@
 //! What fails leaves nothing behind, is not repeated every second, and holds up nobody else.
 
-use super::support::{Fault, Faults, TableRow, World};
-use crate::log_reader::{LogRead, LogReader, PartitionCut};
+use super::support::{Fault, TableRow, World};
+use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
 use crate::memory_log::MemoryLog;
 use crate::{Bridge, TableState};
 use async_trait::async_trait;
@@ -65,24 +65,22 @@ async fn what_a_failing_staging_or_commit_has_put_goes() {
     assert_eq!((answer.behind, answer.table.progress.next_offsets.as_slice()), (None, &[36][..]));
 }
 
-/// A log of which one partition cannot be read, and whose ends cannot as planned.
+/// A log of which one partition cannot be read.
 struct BrokenLog {
     inner: Arc<MemoryLog>,
     broken: TopicPartition,
-    cut_faults: Faults,
 }
 
 /// A bridge on it.
-fn bridge_of_broken_log(world: &World, broken: TopicPartition) -> (Bridge, Faults) {
-    let (inner, cut_faults) = (world.log.clone(), Faults::default());
-    let log = BrokenLog { inner, broken, cut_faults: cut_faults.clone() };
-    (world.bridge_on(env(2), Arc::new(log), |_| ()), cut_faults)
+fn bridge_of_broken_log(world: &World, broken: TopicPartition) -> Bridge {
+    let log = BrokenLog { inner: world.log.clone(), broken };
+    world.bridge_on(env(2), Arc::new(log), |_| ())
 }
 
 #[async_trait]
 impl LogReader for BrokenLog {
     async fn cut(&self, topic: TopicId) -> Result<Option<Vec<PartitionCut>>> {
-        self.cut_faults.around(self.inner.cut(topic)).await
+        self.inner.cut(topic).await
     }
 
     async fn read(
@@ -97,6 +95,14 @@ impl LogReader for BrokenLog {
         }
         self.inner.read(partition, from, until, bytes_max).await
     }
+
+    async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
+        self.inner.load_together(ranges).await
+    }
+
+    fn together_bytes_max(&self) -> Option<usize> {
+        self.inner.together_bytes_max()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +112,7 @@ async fn what_was_read_before_a_read_that_fails_is_committed() {
     for partition in 0..3 {
         world.append(topic, partition, 0..5);
     }
-    let (bridge, _) = bridge_of_broken_log(&world, at(topic, 1));
+    let bridge = bridge_of_broken_log(&world, at(topic, 1));
     let answer = bridge.look("t").await.unwrap().expect("the first partition was read");
     assert_eq!(world.rows(&answer.table).await, rows(0, 0..5));
     assert_eq!(answer.behind.unwrap().records, 10);
@@ -144,9 +150,10 @@ async fn a_table_is_degraded_until_a_visit_finds_it_well() {
     let world = World::new();
     let topic = world.topic("t", 1).await;
     world.append(topic, 0, 0..5);
-    let (bridge, cut_faults) = bridge_of_broken_log(&world, at(topic, 1));
+    let bridge = world.bridge(env(2));
     bridge.look("t").await.unwrap().expect("a table");
-    cut_faults.plan([Fault::Refused]);
+    world.append(topic, 0, 5..6);
+    world.pointers.read_faults.plan([Fault::Refused]);
     bridge.round().await.unwrap_err();
     let status = &bridge.statuses()[0];
     assert_eq!(status.state, TableState::Degraded);
@@ -155,7 +162,7 @@ async fn a_table_is_degraded_until_a_visit_finds_it_well() {
     let status = &bridge.statuses()[0];
     assert_eq!((status.state, &status.last_error), (TableState::Running, &None));
     // A commit that fails here, and that another broker makes.
-    world.append(topic, 0, 5..6);
+    world.append(topic, 0, 6..7);
     world.store.put_faults.plan(vec![Fault::Refused; 100]);
     bridge.look("t").await.unwrap().expect("a table");
     world.store.put_faults.plan([]);
@@ -172,7 +179,7 @@ async fn a_table_that_cannot_be_made_keeps_no_other_from_being_listed() {
     for topic in [broken, well] {
         world.append(topic, 0, 0..5);
     }
-    let (bridge, _) = bridge_of_broken_log(&world, at(broken, 0));
+    let bridge = bridge_of_broken_log(&world, at(broken, 0));
     assert_eq!(bridge.table_names(None, 10).await.unwrap(), ["well"]);
 }
 

@@ -1,10 +1,13 @@
 //! Tests of the whole bridge, on simulated nodes over stores in memory.
 
 mod bridge;
+mod convoys;
 mod crashes;
 mod failures;
+mod fences;
 pub(crate) mod json_rows;
 mod json_tables;
+mod looks;
 mod removal;
 pub(crate) mod support;
 mod sweep;

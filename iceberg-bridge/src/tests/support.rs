@@ -3,7 +3,7 @@
 
 use crate::commit::LoadedTable;
 use crate::commit::tests_support::table_files;
-use crate::log_reader::{LogRead, LogReader, PartitionCut};
+use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
 use crate::memory_log::MemoryLog;
 use crate::pointer::{FactPointers, RemovedTable, TablePointer, TablePointers};
 use crate::{Bridge, BridgeConfig};
@@ -56,9 +56,17 @@ impl Faults {
         self.0.lock().pop_front().unwrap_or(Fault::None)
     }
 
+    /// For a call without effect, which only works or does not.
+    fn refuse(&self) -> Result<()> {
+        match self.next() {
+            Fault::None => Ok(()),
+            _ => Err(Error::unavailable("planned")),
+        }
+    }
+
     /// Every call is pending before it has its effect and after it, so that a node can die at
     /// either point.
-    pub(crate) async fn around<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn around<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::task::yield_now().await;
         let answer = match self.next() {
             Fault::None => call.await,
@@ -110,7 +118,7 @@ impl StoreLayer for FaultStore {
 pub(crate) struct FaultPointers {
     inner: Arc<FactPointers>,
     pub(crate) faults: Faults,
-    /// Of reading a topic's pointer.
+    /// Of reading a pointer.
     pub(crate) read_faults: Faults,
     /// So many next reads of a topic's pointer are of before it was made.
     pub(crate) unseen: Arc<AtomicU32>,
@@ -120,13 +128,12 @@ pub(crate) struct FaultPointers {
 impl TablePointers for FaultPointers {
     async fn by_topic(&self, topic: TopicId) -> Result<Option<TablePointer>> {
         let unseen = self.unseen.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
-        if self.read_faults.next() != Fault::None {
-            return Err(Error::unavailable("planned"));
-        }
+        self.read_faults.refuse()?;
         Ok(self.inner.by_topic(topic).await?.filter(|_| unseen.is_err()))
     }
 
     async fn by_name(&self, namespace: &str, name: &str) -> Result<Option<TablePointer>> {
+        self.read_faults.refuse()?;
         self.inner.by_name(namespace, name).await
     }
 
@@ -189,6 +196,14 @@ impl LogReader for SlowLog {
     ) -> Result<LogRead> {
         self.env.sleep(Duration::from_secs(1)).await;
         self.inner.read(partition, from, until, bytes_max).await
+    }
+
+    async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
+        self.inner.load_together(ranges).await
+    }
+
+    fn together_bytes_max(&self) -> Option<usize> {
+        self.inner.together_bytes_max()
     }
 }
 
@@ -281,7 +296,17 @@ impl World {
     ) -> Bridge {
         let mut config = BridgeConfig::new(self.cluster);
         change(&mut config);
-        let (store, pointers) = (Arc::new(self.store.clone()), Arc::new(self.pointers.clone()));
+        self.bridge_over((env, config), Arc::new(self.store.clone()), log)
+    }
+
+    /// A bridge whose store and log are reached in some other way.
+    pub(crate) fn bridge_over(
+        &self,
+        (env, config): (Env, BridgeConfig),
+        store: Arc<dyn ObjectStore>,
+        log: Arc<dyn LogReader>,
+    ) -> Bridge {
+        let pointers = Arc::new(self.pointers.clone());
         Bridge::with_pointers((env, config), store, pointers, self.metadata.clone(), log)
     }
 

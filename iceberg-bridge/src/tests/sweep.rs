@@ -197,6 +197,7 @@ async fn nothing_goes_while_deletion_is_stopped() {
     pass_marking_only(&world, &bridge, &lost).await;
     let first = bridge.env().uuid();
     let metadata = &world.metadata;
+    metadata.initialise_cluster(world.cluster).await.unwrap();
     let previous = metadata.incarnation().await.unwrap().unwrap();
     metadata.begin_incarnation(previous, first, "a backup was put back").await.unwrap();
     let before = world.store.keys().await;

@@ -1,6 +1,7 @@
 //! What the bridge says of each table.
 
 use crate::encode::DecodeCounts;
+use floe_env::Error;
 use kfs::TopicId;
 
 /// How a table is doing.
@@ -74,7 +75,10 @@ pub(crate) struct WorkerStatus {
     behind_since_ms: Option<i64>,
     pub(crate) commits: u64,
     pub(crate) last_commit_ms: Option<i64>,
+    /// How the newest turn failed, if it did.
     pub(crate) last_error: Option<String>,
+    /// How the newest visit of the background job failed, if it did.
+    visit_error: Option<String>,
     pub(crate) failures: u64,
     pub(crate) decoded: DecodeCounts,
 }
@@ -89,6 +93,20 @@ impl WorkerStatus {
         } else if self.behind_since_ms.is_none() {
             self.behind_since_ms = self.covered_at_ms.or(Some(now_ms));
         }
+    }
+
+    /// Notes how a visit of the background job has ended. What a turn could not do, another broker
+    /// may have done since.
+    pub(crate) fn note_visit(&mut self, error: Option<&Error>) {
+        self.visit_error = error.map(ToString::to_string);
+        if error.is_none() && self.lag_records == 0 {
+            self.last_error = None;
+        }
+    }
+
+    /// What keeps failing.
+    pub(crate) fn failing(&self) -> Option<String> {
+        self.last_error.clone().or_else(|| self.visit_error.clone())
     }
 
     /// For how long the table has not had all, ms.

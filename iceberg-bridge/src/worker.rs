@@ -1,10 +1,12 @@
 //! One table's work: its newest version, its turns, and the loop that runs them. A turn reads the
 //! pointer, stages what lies between the table's progress and the turn's cut, commits it, and
-//! starts again where somebody else was faster.
+//! starts again where somebody else was faster, or where one commit does not reach the cut: between
+//! two commits it queues behind the turns of other tables.
 
+use crate::budget::{CommitBudget, becomes_look};
 use crate::commit::{
-    CommitCounts, CommitEnd, Committer, LoadedTable, Ownership, Removed, ResumeFrom, StagedFile,
-    TableCounts, TableHead,
+    CommitCounts, CommitEnd, Committer, Gap, LoadedTable, Ownership, Removed, ResumeFrom,
+    StagedFile, TableCounts, TableHead,
 };
 use crate::config::BridgeConfig;
 use crate::encode::{DecodeCounts, EncoderConfig, ValueFormat};
@@ -15,7 +17,7 @@ use crate::pointer::TablePointers;
 use crate::progress::Progress;
 use crate::staging::{StagedRange, Stager, Start};
 use crate::status::{TableState, TableStatus, WorkerStatus};
-use crate::turns::{TurnEnd, Turns};
+use crate::turns::{Turn, TurnEnd, Turns};
 use floe_env::{Env, Error, Instant, Lane, Result};
 use floe_store::ObjectStore;
 use kfs::{PartitionIndex, TopicId, TopicPartition};
@@ -23,14 +25,13 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{SemaphorePermit, watch};
 
 /// Least time between the starts of two turns of one table.
 const TURN_PAUSE: Duration = Duration::from_secs(1);
-/// Commits in the background at the same time, over all tables.
-const BACKGROUND_COMMITS_MAX: usize = 2;
-/// Commits that looks wait for at the same time, over all tables: a budget of their own.
-const LOOK_COMMITS_MAX: usize = 4;
+/// The pause doubles with each turn in a row that fails, so many times at most, unless somebody
+/// looks: a store that is down is not asked every second to take what it did not take.
+const PAUSE_DOUBLED_MAX: u32 = 6;
 /// Times that a turn may be overtaken before it is given up.
 const OVERTAKEN_MAX: u32 = 8;
 /// Bytes of log that a record takes, until a table's own are known.
@@ -45,8 +46,7 @@ pub(crate) struct Shared {
     pub(crate) log: Arc<dyn LogReader>,
     committer: Committer,
     stager: Stager,
-    background_commits: Semaphore,
-    look_commits: Semaphore,
+    commits: CommitBudget,
 }
 
 impl Shared {
@@ -61,17 +61,7 @@ impl Shared {
             Committer::new(env.clone(), store.clone(), pointers.clone(), config.cluster)
                 .with_rules(config.expiry);
         let stager = Stager::new(env.clone(), store.clone(), log.clone());
-        Self {
-            env,
-            config,
-            store,
-            pointers,
-            log,
-            committer,
-            stager,
-            background_commits: Semaphore::new(BACKGROUND_COMMITS_MAX),
-            look_commits: Semaphore::new(LOOK_COMMITS_MAX),
-        }
+        Self { env, config, store, pointers, log, committer, stager, commits: CommitBudget::new() }
     }
 }
 
@@ -92,6 +82,8 @@ struct State {
     newest: Option<Newest>,
     /// At or beyond the newest version's progress: offsets in between hold no rows.
     scanned: Progress,
+    /// Gaps below it that no version has noted: the table has yet to be made.
+    gaps: Vec<Gap>,
     status: WorkerStatus,
     record_bytes: i64,
     /// The copy of the table's progress that the metadata store has, as far as is known.
@@ -99,6 +91,8 @@ struct State {
     /// The newest commit did not reach its turn's cut.
     is_backfilling: bool,
     last_turn: Option<Instant>,
+    /// The newest turns that failed, without one between that did not.
+    failed_turns: u32,
     value_format: ValueFormat,
 }
 
@@ -107,11 +101,13 @@ impl Worker {
         let state = State {
             newest: None,
             scanned: Progress::start(topic),
+            gaps: Vec::new(),
             status: WorkerStatus::default(),
             record_bytes: RECORD_BYTES_GUESS,
             published: None,
             is_backfilling: false,
             last_turn: None,
+            failed_turns: 0,
             value_format: ValueFormat::Auto,
         };
         let counts = Arc::new(CommitCounts::default());
@@ -204,11 +200,12 @@ impl Worker {
         Duration::from_millis(lag_ms.unsigned_abs())
     }
 
-    /// The table's progress, if the metadata store's copy is another.
+    /// The table's progress, if the metadata store's copy is another. Of a stopped table what it
+    /// says that it holds: a rewind will need the rest of the log.
     pub(crate) fn unpublished_progress(&self) -> Option<Progress> {
         let state = self.state.lock();
         let table = state.newest.as_ref().map(Newest::head)?;
-        if table.stopped.is_some() {
+        if table.stopped.is_some() && table.progress == Progress::start(self.topic) {
             return None;
         }
         (state.published.as_ref() != Some(&table.progress)).then(|| table.progress.clone())
@@ -219,8 +216,9 @@ impl Worker {
         self.state.lock().published = Some(progress);
     }
 
-    pub(crate) fn note_error(&self, error: &Error) {
-        self.state.lock().status.last_error = Some(error.to_string());
+    /// Notes how a visit of the background job has ended.
+    pub(crate) fn note_visit(&self, error: Option<&Error>) {
+        self.state.lock().status.note_visit(error);
     }
 
     /// Reads the pointer, and the version that it names if that is not known yet.
@@ -244,13 +242,15 @@ impl Worker {
             (Some(table), Some(pointer)) if table.pointer == pointer => Ok(Some(table)),
             (_, Some(pointer)) => {
                 let (store, cluster) = (self.shared.store.as_ref(), self.shared.config.cluster);
-                self.set_newest(Arc::new(LoadedTable::load(store, cluster, pointer).await?));
+                let loading = LoadedTable::load(&self.shared.env, store, cluster, pointer);
+                self.set_newest(Arc::new(loading.await?));
                 Ok(self.head())
             }
             (_, None) => {
                 let mut state = self.state.lock();
                 if state.newest.take().is_some() {
                     state.scanned = Progress::start(self.topic);
+                    state.gaps.clear();
                 }
                 Ok(None)
             }
@@ -274,6 +274,8 @@ impl Worker {
         if table.stopped.is_some() || !known.is_some_and(has_same_progress) {
             state.scanned = table.progress.clone();
         }
+        // A table that is there notes its gaps as they are found.
+        state.gaps.clear();
         state.newest = Some(Newest::new(table, now));
     }
 
@@ -335,28 +337,52 @@ impl Worker {
     }
 
     async fn run_turns(self: Arc<Self>) {
-        let env = &self.shared.env;
         loop {
-            let Some(is_look) = self.turns.lock().peek() else { return };
-            let last_turn = self.state.lock().last_turn;
-            if let Some(last_turn) = last_turn {
-                env.sleep_until(last_turn + TURN_PAUSE).await;
-            }
-            let budget = match is_look {
-                true => &self.shared.look_commits,
-                false => &self.shared.background_commits,
-            };
-            let permit = budget.acquire().await.expect("the budget is never closed");
+            let Some(mut is_look) = self.turns.lock().peek() else { return };
+            self.rest(&mut is_look).await;
+            let permit = self.shared.commits.first(&mut is_look).await;
             let Some(turn) = self.turns.lock().take() else { return };
-            self.state.lock().last_turn = Some(env.monotonic());
-            let advancing = self.clone().advance(turn.cut.clone());
-            // A task of its own, so that a panic ends the turn and not the runner.
-            let ended = env.spawn("table-turn", Lane::Background, advancing).await;
-            let ended = ended.unwrap_or_else(|error| Err(Error::bug(error.to_string())));
-            drop(permit);
+            self.state.lock().last_turn = Some(self.shared.env.monotonic());
+            let ended = self.run_turn(&turn, permit).await;
             self.note_end(&ended);
             self.turns.lock().finish();
             turn.end(ended);
+        }
+    }
+
+    /// The pause between two turns: longer after failures, unless somebody looks.
+    async fn rest(&self, is_look: &mut watch::Receiver<bool>) {
+        let (last_turn, failed_turns) = {
+            let state = self.state.lock();
+            (state.last_turn, state.failed_turns)
+        };
+        let (env, Some(last_turn)) = (&self.shared.env, last_turn) else { return };
+        env.sleep_until(last_turn + TURN_PAUSE).await;
+        let pause = TURN_PAUSE * 2_u32.pow(failed_turns.min(PAUSE_DOUBLED_MAX));
+        tokio::select! {
+            biased;
+            true = becomes_look(is_look) => {}
+            () = env.sleep_until(last_turn + pause) => {}
+        }
+    }
+
+    /// Runs a turn commit by commit. Between two of them the permit goes back, so that a table that
+    /// is far behind holds nobody up.
+    async fn run_turn(
+        self: &Arc<Self>,
+        turn: &Turn,
+        mut permit: SemaphorePermit<'_>,
+    ) -> Result<()> {
+        loop {
+            let advancing = self.clone().advance(turn.cut.clone());
+            // A task of its own, so that a panic ends the turn and not the runner.
+            let ended = self.shared.env.spawn("table-turn", Lane::Background, advancing).await;
+            let ended = ended.unwrap_or_else(|error| Err(Error::bug(error.to_string())));
+            drop(permit);
+            if ended? {
+                return Ok(());
+            }
+            permit = self.shared.commits.rest().await;
         }
     }
 
@@ -366,36 +392,33 @@ impl Worker {
             tracing::warn!(topic = %self.topic_name, %error, "table commit failed");
         }
         let mut state = self.state.lock();
+        state.failed_turns = error.map_or(0, |_| state.failed_turns.saturating_add(1));
         state.status.failures += u64::from(error.is_some());
         state.status.last_error = error.map(ToString::to_string);
         // Whatever is missing now, the next look may well reach.
         state.is_backfilling = false;
     }
 
-    /// Brings the table to `cut`.
-    async fn advance(self: Arc<Self>, cut: Vec<PartitionCut>) -> Result<()> {
+    /// Brings the table to `cut`, or as far as one commit takes it. True if it is there.
+    async fn advance(self: Arc<Self>, cut: Vec<PartitionCut>) -> Result<bool> {
         let ends = ends(&cut);
-        let mut overtaken = 0;
-        while overtaken < OVERTAKEN_MAX {
+        for _ in 0..OVERTAKEN_MAX {
             let base = self.refresh().await?;
             if let Some(reason) = base.as_ref().and_then(|table| table.stopped.as_ref()) {
                 return Err(Error::fenced(format!("table is stopped: {reason}")));
             }
             if self.covers(&ends) {
-                return Ok(());
+                return Ok(true);
             }
             let (start, owner) = self.start(base.as_ref());
             let range = self.shared.stager.stage(&start, &cut).await?;
             let reaches_cut = range.reaches_cut;
             if !self.commit(base, owner, range).await? {
-                overtaken += 1;
                 continue;
             }
             self.state.lock().is_backfilling = !reaches_cut;
-            if reaches_cut {
-                self.covers(&ends);
-                return Ok(());
-            }
+            self.covers(&ends);
+            return Ok(reaches_cut);
         }
         Err(Error::retry("others kept committing to the table"))
     }
@@ -404,9 +427,9 @@ impl Worker {
         let (topic, cluster) = (self.topic, self.shared.config.cluster);
         let table = base.map_or_else(|| self.shared.env.uuid(), |base| base.pointer.table_id);
         let committed = base.map_or_else(|| Progress::start(topic), |base| base.progress.clone());
-        let (scanned, format) = {
+        let (scanned, gaps, format) = {
             let state = self.state.lock();
-            (state.scanned.clone(), state.value_format)
+            (state.scanned.clone(), state.gaps.clone(), state.value_format)
         };
         let limits = self.shared.config.mapping_limits;
         let start = Start {
@@ -414,6 +437,7 @@ impl Worker {
             place: self.shared.committer.place(topic, table),
             committed,
             scanned,
+            gaps,
             is_new: base.is_none(),
             mapping: base.map_or_else(Mapping::new, |base| base.mapping.clone()),
             encoder: EncoderConfig { format, limits },
@@ -433,7 +457,8 @@ impl Worker {
         // Markers and aborted records alone are not worth a commit: they are passed again after a
         // restart.
         if staged.files.is_empty() && (staged.gaps.is_empty() || base.is_none()) {
-            self.state.lock().scanned = staged.to;
+            let mut state = self.state.lock();
+            (state.scanned, state.gaps) = (staged.to, staged.gaps);
             return Ok(true);
         }
         let committer = &self.committer;
@@ -482,7 +507,7 @@ impl Worker {
         let counts = newest.map_or_else(TableCounts::default, |table| table.counts);
         let gap_offsets = counts.gap_offsets;
         let stopped = newest.and_then(|table| table.stopped.clone());
-        let failing = state.status.last_error.clone();
+        let failing = state.status.failing();
         let lost = (gap_offsets > 0)
             .then(|| format!("{gap_offsets} offsets were lost before they were read"));
         let (table_state, reason) = match (stopped, failing.clone().or(lost)) {

@@ -3,7 +3,6 @@
 
 use crate::commit::{LoadedTable, ResumeFrom};
 use crate::config::BridgeConfig;
-use crate::encode::ValueFormat;
 use crate::fold::{FoldCounts, FoldState};
 use crate::log_reader::LogReader;
 use crate::look::{LookAnswer, look};
@@ -11,6 +10,8 @@ use crate::names;
 use crate::pointer::{FactPointers, TablePointer, TablePointers};
 use crate::status::TableStatus;
 use crate::sweep::{SweepCounts, SweepState};
+use crate::table_settings::TableSettings;
+use crate::trim::{TrimCounts, TrimState};
 use crate::worker::{Shared, Worker, ends};
 use bytes::Bytes;
 use floe_env::{Background, Env, Error, Instant, Result, Shutdown};
@@ -22,11 +23,6 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Topic setting: whether the topic has a table.
-pub const ENABLE_CONFIG: &str = "iceberg.enable";
-/// Topic setting: how values become rows, `auto` or `raw`.
-pub const VALUE_FORMAT_CONFIG: &str = "iceberg.value.format";
 
 /// Tables of deleted topics are looked for when topics have changed, and this often: a commit that
 /// was under way may have made one since.
@@ -49,6 +45,8 @@ struct Inner {
     sweep_counts: SweepCounts,
     folds: Mutex<FoldState>,
     fold_counts: FoldCounts,
+    trims: Mutex<TrimState>,
+    trim_counts: TrimCounts,
 }
 
 /// The topics as last read.
@@ -88,6 +86,7 @@ impl Bridge {
         let (topics, workers, swept) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (orphans, sweep_counts) = (Mutex::default(), SweepCounts::default());
         let (folds, fold_counts) = (Mutex::default(), FoldCounts::default());
+        let (trims, trim_counts) = (Mutex::default(), TrimCounts::default());
         let inner = Inner {
             shared,
             metadata,
@@ -98,6 +97,8 @@ impl Bridge {
             sweep_counts,
             folds,
             fold_counts,
+            trims,
+            trim_counts,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -129,8 +130,9 @@ impl Bridge {
     /// Whatever the stores answer; the next round goes on.
     pub async fn keep_up(&self) -> Result<()> {
         let swept = self.sweep_orphans().await;
+        let trimmed = self.trim_next().await;
         let folded = self.fold_next().await;
-        swept.and(folded).map(|_| ())
+        swept.and(trimmed).and(folded).map(|_| ())
     }
 
     /// What folds have done since the broker started.
@@ -140,6 +142,15 @@ impl Bridge {
 
     pub(crate) fn fold_state(&self) -> &Mutex<FoldState> {
         &self.inner.folds
+    }
+
+    /// What retention has done since the broker started.
+    pub fn trim_counts(&self) -> &TrimCounts {
+        &self.inner.trim_counts
+    }
+
+    pub(crate) fn trim_state(&self) -> &Mutex<TrimState> {
+        &self.inner.trims
     }
 
     /// All workers by topic.
@@ -174,8 +185,8 @@ impl Bridge {
     pub async fn round(&self) -> Result<()> {
         let topics = self.topics().await?;
         let mut first_error = self.sweep().await.err();
-        for topic in topics.iter().filter(|topic| self.is_enabled(topic)) {
-            let worker = self.worker(topic.id, &topic.name);
+        for topic in topics.iter() {
+            let Some(worker) = self.worker_of_topic(topic) else { continue };
             let visited = self.visit(&worker).await;
             if let Err(error) = visited.and(self.publish_progress(&worker).await) {
                 worker.note_error(&error);
@@ -211,6 +222,14 @@ impl Bridge {
         Ok(())
     }
 
+    /// The worker of a topic that has a table, or had one before it was switched off.
+    fn worker_of_topic(&self, topic: &Topic) -> Option<Arc<Worker>> {
+        if self.is_enabled(topic) {
+            return Some(self.worker(topic.id, &topic.name));
+        }
+        self.inner.workers.lock().get(&topic.id).cloned()
+    }
+
     async fn visit(&self, worker: &Arc<Worker>) -> Result<()> {
         let shared = &self.inner.shared;
         let Some(cut) = shared.log.cut(worker.topic).await? else { return Ok(()) };
@@ -219,7 +238,8 @@ impl Bridge {
             return Ok(());
         }
         let table = worker.refresh().await?;
-        if worker.covers(&ends) || table.as_ref().is_some_and(|table| table.stopped.is_some()) {
+        let is_stopped = table.as_ref().is_some_and(|table| table.stopped.is_some());
+        if worker.covers(&ends) || is_stopped || !worker.settings().is_enabled {
             return Ok(());
         }
         let (_, bytes) = worker.behind(&ends);
@@ -319,10 +339,12 @@ impl Bridge {
     }
 
     pub(crate) fn is_enabled(&self, topic: &Topic) -> bool {
-        match topic.configs.get(ENABLE_CONFIG).map(String::as_str) {
-            None => !self.config().exclude_topics.matches(&topic.name),
-            Some(value) => value.eq_ignore_ascii_case("true"),
-        }
+        self.settings_of(topic).is_enabled
+    }
+
+    fn settings_of(&self, topic: &Topic) -> TableSettings {
+        let by_default = !self.config().exclude_topics.matches(&topic.name);
+        TableSettings::of(&topic.configs, by_default)
     }
 
     /// All topics; read again only where one has changed.
@@ -341,7 +363,7 @@ impl Bridge {
         self.forget_workers(&topics);
         for topic in topics.iter() {
             if let Some(worker) = self.inner.workers.lock().get(&topic.id) {
-                worker.set_value_format(value_format(topic));
+                worker.set_settings(self.settings_of(topic));
             }
         }
         Ok(topics)
@@ -384,7 +406,7 @@ impl Bridge {
         let make = || {
             let worker = Worker::new(self.inner.shared.clone(), topic, name.to_owned());
             if let Some(known) = known.iter().find(|known| known.id == topic) {
-                worker.set_value_format(value_format(known));
+                worker.set_settings(self.settings_of(known));
             }
             worker
         };
@@ -399,7 +421,7 @@ impl Bridge {
         match self.inner.metadata.topic_by_id(topic).await? {
             Some(known) => {
                 let worker = self.worker(topic, &known.name);
-                worker.set_value_format(value_format(&known));
+                worker.set_settings(self.settings_of(&known));
                 Ok(worker)
             }
             // The name of a topic that is gone is not needed any more.
@@ -410,12 +432,5 @@ impl Bridge {
     /// What went wrong while there was nothing to show.
     pub(crate) fn no_version(error: Error) -> Error {
         error.context("the table's first commit")
-    }
-}
-
-fn value_format(topic: &Topic) -> ValueFormat {
-    match topic.configs.get(VALUE_FORMAT_CONFIG).map(String::as_str) {
-        Some("raw") => ValueFormat::Raw,
-        _ => ValueFormat::Auto,
     }
 }

@@ -2,7 +2,7 @@
 //! partition, encoded, and put ahead of the commit where it does not fit into memory.
 
 use crate::commit::{Gap, Staged, StagedFile, put};
-use crate::encode::{DecodeCounts, Encoder, EncoderConfig};
+use crate::encode::{Encoder, EncoderConfig};
 use crate::files::data_file;
 use crate::log_reader::{LogRead, LogReader, PartitionCut};
 use crate::mapping::Mapping;
@@ -26,9 +26,9 @@ const STAGINGS_MAX: usize = 3;
 /// Bytes of log that one commit takes at most. A cut that is further away is reached in several
 /// commits.
 const COMMIT_BYTES_MAX: usize = 512 << 20;
-/// A table's first commit takes no more than what was read in this time: until it is made, a look
-/// has nothing to show, and a broker that is killed begins again from nothing.
-const FIRST_STAGING: Duration = Duration::from_secs(2);
+/// One commit takes no more than what was read in this time: a look has something newer to show,
+/// and a broker that is killed loses no more of its work.
+const STAGING_TIME: Duration = Duration::from_secs(2);
 
 /// The first gap of a table whose topic had lost records before the table was made.
 const WHY_BEFORE_TABLE: &str = "removed from the log before the table was made";
@@ -45,8 +45,8 @@ pub(crate) struct StagedRange {
     pub(crate) log_bytes: usize,
     /// Offsets that were passed.
     pub(crate) offsets: i64,
-    /// What became of the values.
-    pub(crate) counts: DecodeCounts,
+    /// Files that were put already.
+    pub(crate) puts: u64,
 }
 
 /// Where staging begins.
@@ -93,7 +93,8 @@ impl Stager {
             gaps: Vec::new(),
             log_bytes: 0,
             offsets: 0,
-            ends_at: start.is_new.then(|| self.env.monotonic() + FIRST_STAGING),
+            puts: 0,
+            ends_at: self.env.monotonic() + STAGING_TIME,
         };
         let mut reaches_cut = true;
         for (partition, ends) in cut.iter().enumerate() {
@@ -106,11 +107,10 @@ impl Stager {
         self.end_files(start, &mut work).await?;
         let encoder = work.take_encoder()?;
         let (counts, mapping) = (encoder.counts(), encoder.mapping().clone());
-        let Work { files, to, gaps, log_bytes, offsets, .. } = work;
-        let from_mapping = start.mapping.clone();
-        let staged =
-            Staged { from: start.committed.clone(), to, from_mapping, mapping, files, gaps };
-        Ok(StagedRange { staged, reaches_cut, log_bytes, offsets, counts })
+        let Work { files, to, gaps, log_bytes, offsets, puts, .. } = work;
+        let (from, from_mapping) = (start.committed.clone(), start.mapping.clone());
+        let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts };
+        Ok(StagedRange { staged, reaches_cut, log_bytes, offsets, puts })
     }
 
     /// False if the commit is full before the partition's end.
@@ -186,6 +186,7 @@ impl Stager {
             if let Some(bytes) = &file.bytes {
                 put(self.store.clone(), file.key.clone(), bytes.clone()).await?;
                 file.bytes = None;
+                work.puts += 1;
             }
         }
         Ok(())
@@ -201,14 +202,15 @@ struct Work {
     gaps: Vec<Gap>,
     log_bytes: usize,
     offsets: i64,
-    /// When a table's first commit must go.
-    ends_at: Option<Instant>,
+    puts: u64,
+    /// When the commit must go.
+    ends_at: Instant,
 }
 
 impl Work {
     /// The rest of the cut is for the next commit.
     fn is_enough(&self, now: Instant) -> bool {
-        let is_late = self.ends_at.is_some_and(|at| now >= at);
+        let is_late = now >= self.ends_at;
         self.log_bytes >= COMMIT_BYTES_MAX || (is_late && self.log_bytes > 0)
     }
 

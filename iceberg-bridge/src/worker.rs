@@ -1,19 +1,22 @@
 //! One table's work: its newest version, its turns, and the loop that runs them. A turn reads the
 //! pointer, stages what lies between the table's progress and the turn's cut, commits it, and
-//! starts again where somebody else was faster.
+//! starts again where somebody else was faster, or where one commit does not take it to its cut: a
+//! backfill is a turn of many commits, each of which is kept whatever happens to the next.
 
 use crate::commit::{
-    CommitCounts, CommitEnd, Committer, LoadedTable, Ownership, Removed, ResumeFrom, StagedFile,
+    CommitCounts, CommitEnd, Committer, GAP_OFFSETS_KEY, LoadedTable, Ownership, RESCUED_ROWS_KEY,
+    Removed, ResumeFrom, StagedFile, UNDECODABLE_ROWS_KEY,
 };
 use crate::config::BridgeConfig;
-use crate::encode::{DecodeCounts, EncoderConfig, ValueFormat};
+use crate::encode::{DecodeCounts, EncoderConfig};
 use crate::log_reader::{LogReader, PartitionCut};
 use crate::mapping::Mapping;
 use crate::pointer::TablePointers;
 use crate::progress::Progress;
 use crate::staging::{StagedRange, Stager, Start};
-use crate::status::{TableState, TableStatus, WorkerStatus};
-use crate::turns::{TurnEnd, Turns};
+use crate::status::{Signs, TableStatus, WorkerStatus};
+use crate::table_settings::TableSettings;
+use crate::turns::{Turn, TurnEnd, Turns};
 use floe_env::{Env, Error, Instant, Lane, Result};
 use floe_store::ObjectStore;
 use kfs::TopicId;
@@ -21,7 +24,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 /// Least time between the starts of two turns of one table.
 const TURN_PAUSE: Duration = Duration::from_secs(1);
@@ -71,6 +74,12 @@ impl Shared {
             look_commits: Semaphore::new(LOOK_COMMITS_MAX),
         }
     }
+
+    /// Waits until another commit may be made.
+    async fn permit(&self, is_look: bool) -> SemaphorePermit<'_> {
+        let budget = if is_look { &self.look_commits } else { &self.background_commits };
+        budget.acquire().await.expect("the budget is never closed")
+    }
 }
 
 /// One topic's table, made or not.
@@ -94,10 +103,10 @@ struct State {
     record_bytes: i64,
     /// The copy of the table's progress that the metadata store has, as far as is known.
     published: Option<Progress>,
-    /// The newest commit did not reach its turn's cut.
+    /// The running turn's cut is further away than a look may wait.
     is_backfilling: bool,
     last_turn: Option<Instant>,
-    value_format: ValueFormat,
+    settings: TableSettings,
 }
 
 impl Worker {
@@ -110,7 +119,7 @@ impl Worker {
             published: None,
             is_backfilling: false,
             last_turn: None,
-            value_format: ValueFormat::Auto,
+            settings: TableSettings::default(),
         };
         let counts = Arc::new(CommitCounts::default());
         Arc::new(Self {
@@ -130,10 +139,11 @@ impl Worker {
         self.state.lock().newest.clone()
     }
 
-    /// True where waiting for a commit makes no sense: the table is stopped, or far behind.
+    /// True where waiting for a commit makes no sense: the table is not written, or far behind.
     pub(crate) fn is_hopeless(&self) -> bool {
         let state = self.state.lock();
-        state.is_backfilling || state.newest.as_ref().is_some_and(|table| table.stopped.is_some())
+        let is_stopped = state.newest.as_ref().is_some_and(|table| table.stopped.is_some());
+        state.is_backfilling || is_stopped || !state.settings.is_enabled
     }
 
     /// True if every row below `ends` is in the newest known version.
@@ -243,10 +253,21 @@ impl Worker {
     ) -> Result<CommitEnd> {
         let _gate = self.commit_gate.lock().await;
         let end = self.committer.replace(self.newest_like(base), removed, files).await?;
+        Ok(self.take_over(end))
+    }
+
+    /// Takes files out whose rows are too old; see [`Committer::trim`].
+    pub(crate) async fn trim(&self, base: Arc<LoadedTable>, removed: Removed) -> Result<CommitEnd> {
+        let _gate = self.commit_gate.lock().await;
+        let end = self.committer.trim(self.newest_like(base), removed).await?;
+        Ok(self.take_over(end))
+    }
+
+    fn take_over(&self, end: CommitEnd) -> CommitEnd {
         if let CommitEnd::Committed(table) = &end {
             self.set_newest(table.clone());
         }
-        Ok(end)
+        end
     }
 
     /// Lets a stopped table go on, as an operator has decided. `None` if there is no table.
@@ -287,21 +308,33 @@ impl Worker {
             if let Some(last_turn) = last_turn {
                 env.sleep_until(last_turn + TURN_PAUSE).await;
             }
-            let budget = match is_look {
-                true => &self.shared.look_commits,
-                false => &self.shared.background_commits,
-            };
-            let permit = budget.acquire().await.expect("the budget is never closed");
+            let permit = self.shared.permit(is_look).await;
             let Some(turn) = self.turns.lock().take() else { return };
             self.state.lock().last_turn = Some(env.monotonic());
-            let advancing = self.clone().advance(turn.cut.clone());
-            // A task of its own, so that a panic ends the turn and not the runner.
-            let ended = env.spawn("table-turn", Lane::Background, advancing).await;
-            let ended = ended.unwrap_or_else(|error| Err(Error::bug(error.to_string())));
-            drop(permit);
+            let ended = self.run_turn(&turn, permit).await;
             self.note_end(&ended);
             self.turns.lock().finish();
             turn.end(ended);
+        }
+    }
+
+    /// Runs a turn commit by commit. Between two of them the permit goes back, so that a backfill
+    /// holds nobody up; it then goes on with those that nobody waits for.
+    async fn run_turn(
+        self: &Arc<Self>,
+        turn: &Turn,
+        mut permit: SemaphorePermit<'_>,
+    ) -> Result<()> {
+        loop {
+            let advancing = self.clone().advance(turn.cut.clone());
+            // A task of its own, so that a panic ends the turn and not the runner.
+            let ended = self.shared.env.spawn("table-turn", Lane::Background, advancing).await;
+            let reached = ended.unwrap_or_else(|error| Err(Error::bug(error.to_string())))?;
+            drop(permit);
+            if reached {
+                return Ok(());
+            }
+            permit = self.shared.permit(false).await;
         }
     }
 
@@ -317,32 +350,37 @@ impl Worker {
         state.is_backfilling = false;
     }
 
-    /// Brings the table to `cut`.
-    async fn advance(self: Arc<Self>, cut: Vec<PartitionCut>) -> Result<()> {
+    /// Brings the table to `cut`, or as far as one commit takes it. True if it is there.
+    async fn advance(self: Arc<Self>, cut: Vec<PartitionCut>) -> Result<bool> {
         let ends = ends(&cut);
-        let mut overtaken = 0;
-        while overtaken < OVERTAKEN_MAX {
+        for _ in 0..OVERTAKEN_MAX {
             let base = self.refresh().await?;
             if let Some(reason) = base.as_ref().and_then(|table| table.stopped.as_ref()) {
                 return Err(Error::fenced(format!("table is stopped: {reason}")));
             }
             if self.covers(&ends) {
-                return Ok(());
+                return Ok(true);
             }
+            let began = self.shared.env.monotonic();
             let (start, owner) = self.start(base.as_ref());
             let range = self.shared.stager.stage(&start, &cut).await?;
-            let reaches_cut = range.reaches_cut;
+            let (reaches_cut, passed) = (range.reaches_cut, range.offsets);
             if !self.commit(base, owner, range).await? {
-                overtaken += 1;
                 continue;
             }
-            self.state.lock().is_backfilling = !reaches_cut;
-            if reaches_cut {
-                self.covers(&ends);
-                return Ok(());
-            }
+            self.covers(&ends);
+            self.note_pace(passed, self.shared.env.monotonic() - began, &ends);
+            return Ok(reaches_cut);
         }
         Err(Error::retry("others kept committing to the table"))
+    }
+
+    /// Tells by the pace of the newest commit whether the rest takes longer than a look may wait.
+    fn note_pace(&self, passed: i64, took: Duration, ends: &[i64]) {
+        let wide = |number: i64| u128::from(number.max(0).unsigned_abs());
+        let rest = wide(self.behind(ends).0);
+        let in_a_look = wide(passed) * self.shared.config.look_timeout.as_millis();
+        self.state.lock().is_backfilling = rest * took.as_millis() > in_a_look;
     }
 
     fn start(&self, base: Option<&Arc<LoadedTable>>) -> (Start, Ownership) {
@@ -351,7 +389,7 @@ impl Worker {
         let committed = base.map_or_else(|| Progress::start(topic), |base| base.progress.clone());
         let (scanned, format) = {
             let state = self.state.lock();
-            (state.scanned.clone(), state.value_format)
+            (state.scanned.clone(), state.settings.value_format)
         };
         let limits = self.shared.config.mapping_limits;
         let start = Start {
@@ -373,8 +411,9 @@ impl Worker {
         owner: Ownership,
         range: StagedRange,
     ) -> Result<bool> {
-        let (log_bytes, offsets, counts) = (range.log_bytes, range.offsets, range.counts);
-        let staged = range.staged;
+        let (log_bytes, offsets) = (range.log_bytes, range.offsets);
+        let (counts, staged) = (range.staged.counts, range.staged);
+        self.count_puts(range.puts);
         // Markers and aborted records alone are not worth a commit: they are passed again after a
         // restart.
         if staged.files.is_empty() && (staged.gaps.is_empty() || base.is_none()) {
@@ -416,43 +455,67 @@ impl Worker {
         }
     }
 
-    /// How values become rows from the next commit on.
-    pub(crate) fn set_value_format(&self, format: ValueFormat) {
-        self.state.lock().value_format = format;
+    /// What holds from the next commit on.
+    pub(crate) fn set_settings(&self, settings: TableSettings) {
+        self.state.lock().settings = settings;
+    }
+
+    pub(crate) fn settings(&self) -> TableSettings {
+        self.state.lock().settings
+    }
+
+    /// Counts objects that were put outside of a commit.
+    pub(crate) fn count_puts(&self, puts: u64) {
+        self.counts.puts.fetch_add(puts, Ordering::Relaxed);
+    }
+
+    /// Notes how many files are as large as they get.
+    pub(crate) fn note_full_files(&self, full_files: u64) {
+        self.state.lock().status.full_files = Some(full_files);
     }
 
     pub(crate) fn status(&self) -> TableStatus {
         let state = self.state.lock();
-        let newest = state.newest.as_ref();
-        let gap_offsets = newest.map_or(0, |table| table.gap_offsets());
-        let stopped = newest.and_then(|table| table.stopped.clone());
-        let failing = state.status.last_error.clone();
-        let lost = (gap_offsets > 0)
-            .then(|| format!("{gap_offsets} offsets were lost before they were read"));
-        let (table_state, reason) = match (stopped, failing.clone().or(lost)) {
-            (Some(reason), _) => (TableState::Stopped, Some(reason)),
-            (None, Some(reason)) => (TableState::Degraded, Some(reason)),
-            (None, None) => (TableState::Running, None),
+        let (newest, status) = (state.newest.as_ref(), &state.status);
+        let life_count = |key| newest.map_or(0, |table| table.life_count(key));
+        let total = |key| newest.map_or(0, |table| table.total(key));
+        let lag_ms = status.lag_ms(self.shared.env.now_ms());
+        let (files, gap_offsets) = (total("total-data-files"), life_count(GAP_OFFSETS_KEY));
+        let signs = Signs {
+            stopped: newest.and_then(|table| table.stopped.clone()),
+            is_enabled: state.settings.is_enabled,
+            last_error: status.last_error.clone(),
+            gap_offsets,
+            is_backfilling: state.is_backfilling,
+            lag_records: status.lag_records,
+            lag: Duration::from_millis(lag_ms.unsigned_abs()),
+            lag_max: self.shared.config.lag_max,
         };
+        let (table_state, reason) = signs.judge();
+        let committed_ms = || newest.and_then(|table| table.committed_ms());
         TableStatus {
             topic: self.topic,
             topic_name: self.topic_name.clone(),
             table: newest.map(|table| table.pointer.name.clone()),
             state: table_state,
             reason,
-            lag_records: state.status.lag_records,
-            lag_ms: state.status.lag_ms(self.shared.env.now_ms()),
-            commits: state.status.commits,
-            last_commit_ms: state.status.last_commit_ms,
-            last_error: failing,
+            lag_records: status.lag_records,
+            lag_ms,
+            commits: status.commits,
+            last_commit_ms: status.last_commit_ms.or_else(committed_ms),
+            last_error: status.last_error.clone(),
             gap_offsets,
-            files: newest.map_or(0, |table| table.total("total-data-files")),
-            bytes: newest.map_or(0, |table| table.total("total-files-size")),
+            files,
+            small_files: status.full_files.map(|full| files.saturating_sub(full)),
+            bytes: total("total-files-size"),
+            rescued_rows: life_count(RESCUED_ROWS_KEY),
+            undecodable_rows: life_count(UNDECODABLE_ROWS_KEY),
             conflicts: self.counts.conflicts.load(Ordering::Relaxed),
             puts: self.counts.puts.load(Ordering::Relaxed),
-            failures: state.status.failures,
+            failures: status.failures,
             columns: newest.map_or(0, |table| table.mapping.leaves()),
-            decoded: state.status.decoded,
+            retention_ms: state.settings.retention_ms,
+            decoded: status.decoded,
         }
     }
 }

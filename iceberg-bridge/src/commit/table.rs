@@ -4,6 +4,7 @@
 use super::columns::mapping_of;
 use super::manifest::{ExistingFile, parse_list, parse_manifest};
 use super::refs::{Refs, parse_refs};
+use super::snapshot::BACKDATED_MS;
 use crate::mapping::Mapping;
 use crate::place::TablePlace;
 use crate::pointer::TablePointer;
@@ -33,8 +34,16 @@ pub const TAG: &str = "floe";
 pub const CLUSTER_PROPERTY: &str = "floe.cluster-id";
 /// Table property: the topic whose history the table is.
 pub const TOPIC_PROPERTY: &str = "floe.topic-id";
+/// Table property: the topic's name.
+pub const TOPIC_NAME_PROPERTY: &str = "floe.topic-name";
+/// Table property: the name that the table was made with, without its namespace.
+pub const TABLE_NAME_PROPERTY: &str = "floe.table-name";
 /// Summary key: offsets that no table can ever hold, over the table's whole life.
 pub const GAP_OFFSETS_KEY: &str = "floe.gap-offsets";
+/// Summary key: rows ever committed with something in `_kafka_rescued`.
+pub const RESCUED_ROWS_KEY: &str = "floe.rescued-rows";
+/// Summary key: rows ever committed with a `_kafka_error`.
+pub const UNDECODABLE_ROWS_KEY: &str = "floe.undecodable-rows";
 
 /// One version of a table.
 #[derive(Debug)]
@@ -106,6 +115,19 @@ impl LoadedTable {
         })
     }
 
+    /// Why it is not the table of the pointer's topic, if so.
+    pub(crate) fn owner_problem(&self, cluster: ClusterId) -> Option<String> {
+        owner_problem(&self.metadata, cluster, &self.pointer)
+    }
+
+    /// The furthest that it ever got, as far as it says: also where it is stopped, behind which
+    /// offsets nothing was ever committed.
+    pub(crate) fn furthest(&self) -> Progress {
+        let known = maps(&self.metadata).ok();
+        let known = known.into_iter().flat_map(|maps| [maps.main, maps.tagged]).flatten();
+        known.fold(self.progress.clone(), |furthest, map| furthest.max(&map))
+    }
+
     /// The manifests of one of its snapshots.
     pub(crate) async fn manifests_of(
         &self,
@@ -139,14 +161,33 @@ impl LoadedTable {
         self.summary(key).and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
+    /// A count over the table's whole life, such as [`GAP_OFFSETS_KEY`]; 0 where nothing was ever
+    /// counted.
+    pub fn life_count(&self, key: &str) -> u64 {
+        life_count(&self.metadata, key)
+    }
+
     /// Offsets that no table can ever hold, over the table's whole life.
-    pub fn gap_offsets(&self) -> i64 {
-        self.summary(GAP_OFFSETS_KEY).and_then(|count| count.parse().ok()).unwrap_or(0)
+    pub fn gap_offsets(&self) -> u64 {
+        self.life_count(GAP_OFFSETS_KEY)
+    }
+
+    /// About when Floe committed last, ms since the Unix epoch.
+    pub fn committed_ms(&self) -> Option<i64> {
+        let own = self.metadata.snapshot_for_ref(TAG)?;
+        Some(own.timestamp_ms() + BACKDATED_MS)
     }
 }
 
 pub(super) fn summary_value<'a>(snapshot: &'a Snapshot, key: &str) -> Option<&'a str> {
     snapshot.summary().additional_properties.get(key).map(String::as_str)
+}
+
+/// Floe's newest snapshot carries such counts on: those that others make do not.
+pub(super) fn life_count(metadata: &TableMetadata, key: &str) -> u64 {
+    let own = metadata.snapshot_for_ref(TAG);
+    let count = own.and_then(|own| summary_value(own, key));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// A whole object that must be there.

@@ -57,6 +57,15 @@ pub struct FoldCounts {
     pub bytes: AtomicU64,
 }
 
+/// The files of a table.
+struct Found {
+    /// Those that may be folded: Floe's own, while nobody has written deletes, which belong to the
+    /// files that they were written for.
+    candidates: Vec<Candidate>,
+    /// How many are as large as they get.
+    full_files: u64,
+}
+
 /// What is known of folding.
 #[derive(Debug, Default)]
 pub(crate) struct FoldState {
@@ -104,8 +113,9 @@ impl Bridge {
     }
 
     async fn fold(&self, worker: &Worker, base: Arc<LoadedTable>) -> Result<bool> {
-        let candidates = self.candidates(&base).await?;
         let rules = self.config().fold.for_files_of(full_file_bytes(&base));
+        let Found { candidates, full_files } = self.look_through(&base, &rules).await?;
+        worker.note_full_files(full_files);
         let Some(fold) = plan(candidates, &rules, self.env().now_ms()) else { return Ok(false) };
         let merged = self.merged(&base, &fold).await?;
         let mut files = Vec::with_capacity(merged.len());
@@ -115,6 +125,7 @@ impl Bridge {
             let bytes = merged.bytes.len() as u64;
             // Before the commit, so that no look waits for it.
             put(self.shared_store(), key.clone(), merged.bytes).await?;
+            worker.count_puts(1);
             files.push((StagedFile { data_file, key, bytes: None }, bytes));
         }
         let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
@@ -132,17 +143,18 @@ impl Bridge {
         Ok(true)
     }
 
-    /// Files of the table that may be folded: Floe's own, while nobody has written deletes, which
-    /// belong to the files that they were written for.
-    async fn candidates(&self, base: &LoadedTable) -> Result<Vec<Candidate>> {
-        let mut manifests: Vec<_> = base.manifests.iter().collect();
-        if manifests.iter().any(|manifest| manifest.content == ManifestContentType::Deletes) {
-            return Ok(Vec::new());
-        }
+    /// Reads which files the table has.
+    async fn look_through(&self, base: &LoadedTable, rules: &FoldRules) -> Result<Found> {
+        let (deletes, mut manifests): (Vec<_>, Vec<_>) = base
+            .manifests
+            .iter()
+            .partition(|manifest| manifest.content == ManifestContentType::Deletes);
         manifests.sort_by_key(|manifest| std::cmp::Reverse(manifest.sequence_number));
-        let mut candidates = Vec::new();
+        let (mut candidates, mut full_files) = (Vec::new(), 0);
         for manifest in manifests.into_iter().take(MANIFESTS_MAX) {
             for file in base.files_of(self.store(), manifest).await? {
+                let is_full = file.data_file.file_size_in_bytes() >= rules.full_bytes();
+                full_files += u64::from(is_full);
                 let Some(generation) = base.place.generation_of(file.data_file.file_path()) else {
                     continue;
                 };
@@ -157,7 +169,10 @@ impl Bridge {
                 });
             }
         }
-        Ok(candidates)
+        if !deletes.is_empty() {
+            candidates.clear();
+        }
+        Ok(Found { candidates, full_files })
     }
 
     async fn merged(&self, base: &LoadedTable, fold: &Fold) -> Result<Vec<Merged>> {

@@ -4,6 +4,8 @@ mod bridge;
 mod crashes;
 pub(crate) mod json_rows;
 mod json_tables;
+mod recover;
 mod removal;
+mod retention;
 pub(crate) mod support;
 mod sweep;

@@ -232,6 +232,11 @@ class S3:
         session.execute(f"""CREATE SECRET (TYPE s3, KEY_ID '{self.key}', SECRET '{self.secret}', REGION '{self.region}',
             ENDPOINT '{address}', URL_STYLE 'path', USE_SSL false)""")
 
+    def pyiceberg_properties(self):
+        """Tells a catalog of PyIceberg where the store is."""
+        return {"s3.endpoint": self.endpoint, "s3.access-key-id": self.key, "s3.secret-access-key": self.secret,
+                "s3.region": self.region}
+
     def file_system(self):
         """The store as a file system of pyarrow."""
         return pyarrow.fs.S3FileSystem(access_key=self.key, secret_key=self.secret, region=self.region,

@@ -3,8 +3,9 @@
 
 use crate::commit::{LoadedTable, ResumeFrom};
 use crate::config::BridgeConfig;
+use crate::convoy::{Convoys, Due};
 use crate::fold::{FoldCounts, FoldState};
-use crate::log_reader::LogReader;
+use crate::log_reader::{LogReader, PartitionCut};
 use crate::look::{LookAnswer, look};
 use crate::names;
 use crate::pointer::{FactPointers, TablePointer, TablePointers};
@@ -47,6 +48,7 @@ struct Inner {
     fold_counts: FoldCounts,
     trims: Mutex<TrimState>,
     trim_counts: TrimCounts,
+    convoys: tokio::sync::Mutex<Convoys>,
 }
 
 /// The topics as last read.
@@ -99,6 +101,7 @@ impl Bridge {
             fold_counts,
             trims,
             trim_counts,
+            convoys: tokio::sync::Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -178,21 +181,34 @@ impl Bridge {
         workers.iter().map(|worker| worker.status()).collect()
     }
 
-    /// One round of the background job: asks for a commit wherever one is due, and waits for none.
+    /// One round of the background job: asks for commits that are due, and waits for none.
     ///
     /// # Errors
     /// The first that a topic had; the others have had their turn all the same.
     pub async fn round(&self) -> Result<()> {
         let topics = self.topics().await?;
         let mut first_error = self.sweep().await.err();
-        for topic in topics.iter() {
-            let Some(worker) = self.worker_of_topic(topic) else { continue };
-            let visited = self.visit(&worker).await;
-            if let Err(error) = visited.and(self.publish_progress(&worker).await) {
-                worker.note_error(&error);
-                first_error.get_or_insert(error);
+        let tables: Vec<(&Topic, Arc<Worker>)> =
+            topics.iter().filter_map(|topic| Some((topic, self.worker_of_topic(topic)?))).collect();
+        let counts: Vec<(TopicId, i32)> =
+            tables.iter().map(|(topic, _)| (topic.id, topic.partition_count)).collect();
+        let cuts = self.inner.shared.log.cuts(&counts).await?;
+        let mut due = Vec::new();
+        for ((_, worker), cut) in tables.into_iter().zip(cuts) {
+            let visited = self.visit(&worker, cut).await;
+            let published = self.publish_progress(&worker).await;
+            match visited.and_then(|visited| published.map(|()| visited)) {
+                Ok(visited) => due.extend(visited),
+                Err(error) => {
+                    worker.note_error(&error);
+                    first_error.get_or_insert(error);
+                }
             }
         }
+        self.workers().values().for_each(|worker| worker.rest());
+        let (env, log) = (self.env(), self.inner.shared.log.as_ref());
+        let started = self.inner.convoys.lock().await.start_next(env, log, due).await;
+        first_error = first_error.or(started.err());
         first_error.map_or(Ok(()), Err)
     }
 
@@ -230,26 +246,29 @@ impl Bridge {
         self.inner.workers.lock().get(&topic.id).cloned()
     }
 
-    async fn visit(&self, worker: &Arc<Worker>) -> Result<()> {
+    /// A table, if it is to be committed.
+    async fn visit(
+        &self,
+        worker: &Arc<Worker>,
+        cut: Option<Vec<PartitionCut>>,
+    ) -> Result<Option<Due>> {
         let shared = &self.inner.shared;
-        let Some(cut) = shared.log.cut(worker.topic).await? else { return Ok(()) };
+        let Some(cut) = cut else { return Ok(None) };
         let ends = ends(&cut);
         if worker.covers(&ends) {
-            return Ok(());
+            return Ok(None);
         }
-        let table = worker.refresh().await?;
+        let table = worker.refresh_head().await?;
         let is_stopped = table.as_ref().is_some_and(|table| table.stopped.is_some());
         if worker.covers(&ends) || is_stopped || !worker.settings().is_enabled {
-            return Ok(());
+            return Ok(None);
         }
         let (_, bytes) = worker.behind(&ends);
+        let bytes = bytes.unsigned_abs();
         let is_due = table.is_none()
-            || bytes.unsigned_abs() >= shared.config.file_bytes_min
+            || bytes >= shared.config.file_bytes_min
             || worker.lag() >= shared.config.lag_max;
-        if is_due {
-            worker.request(cut, false);
-        }
-        Ok(())
+        Ok(is_due.then(|| Due { worker: worker.clone(), cut, bytes }))
     }
 
     /// Looks at a table: all that was committed to its topic when the call began is in the answer,
@@ -327,7 +346,7 @@ impl Bridge {
     async fn make_missing(&self) -> Result<()> {
         for topic in self.topics().await?.iter().filter(|topic| self.is_enabled(topic)) {
             let worker = self.worker(topic.id, &topic.name);
-            if worker.status().table.is_none() && worker.refresh().await?.is_none() {
+            if worker.status().table.is_none() && worker.refresh_head().await?.is_none() {
                 self.look_at(&worker).await?;
             }
         }
@@ -373,7 +392,7 @@ impl Bridge {
     fn forget_workers(&self, topics: &[Topic]) {
         let exists = |id: &TopicId| topics.iter().any(|topic| topic.id == *id);
         let mut workers = self.inner.workers.lock();
-        workers.retain(|id, worker| exists(id) || worker.newest().is_some());
+        workers.retain(|id, worker| exists(id) || worker.head().is_some());
     }
 
     pub(crate) fn forget_worker(&self, topic: TopicId) {

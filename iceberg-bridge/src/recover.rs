@@ -266,7 +266,7 @@ fn found(folder: &str, table: LoadedTable) -> Found {
         progress: table.furthest(),
         rows: table.total("total-records"),
         updated_ms: table.metadata.last_updated_ms(),
-        pointer: table.pointer,
+        pointer: table.pointer.clone(),
         topic_name,
     }
 }

@@ -2,7 +2,7 @@
 //! partition, encoded, and put ahead of the commit where it does not fit into memory.
 
 use crate::commit::{Gap, Staged, StagedFile, put};
-use crate::encode::{Encoder, EncoderConfig};
+use crate::encode::{EncodedFile, Encoder, EncoderConfig};
 use crate::files::data_file;
 use crate::log_reader::{LogRead, LogReader, PartitionCut};
 use crate::mapping::Mapping;
@@ -17,9 +17,9 @@ use tokio::sync::Semaphore;
 
 /// Bytes of log that one read asks for.
 const READ_BYTES: usize = 4 << 20;
-/// Bytes of keys, values and headers that may wait in memory; beyond, the open files are ended and
-/// put. Encoded they are mostly smaller, so that staging holds about twice as much at its most:
-/// open files, and those that are being put.
+/// Bytes of memory that open files may hold, encoded rows most of it; beyond, the largest is ended
+/// and put, so that many days never make many small files. Ending copies a file once, so that
+/// staging holds twice as much at its most.
 const STAGE_BYTES_MAX: usize = 32 << 20;
 /// Stagings at the same time, over all tables: with the above, all the memory that they have.
 const STAGINGS_MAX: usize = 3;
@@ -104,7 +104,7 @@ impl Stager {
                 break;
             }
         }
-        self.end_files(start, &mut work).await?;
+        self.end_files(start, &mut work, Encoder::finish_files).await?;
         let encoder = work.take_encoder()?;
         let (counts, mapping) = (encoder.counts(), encoder.mapping().clone());
         let Work { files, to, gaps, log_bytes, offsets, puts, .. } = work;
@@ -140,8 +140,8 @@ impl Stager {
             work.offsets = work.offsets.saturating_add(next_offset - from);
             from = next_offset;
             work.to.advance(partition, from);
-            if work.buffered_bytes() >= STAGE_BYTES_MAX {
-                self.end_files(start, work).await?;
+            while work.memory_bytes() >= STAGE_BYTES_MAX {
+                self.end_files(start, work, Encoder::finish_largest).await?;
                 self.put_files(work).await?;
             }
         }
@@ -163,12 +163,17 @@ impl Stager {
         appended
     }
 
-    async fn end_files(&self, start: &Start, work: &mut Work) -> Result<()> {
+    async fn end_files(
+        &self,
+        start: &Start,
+        work: &mut Work,
+        finish: fn(&mut Encoder) -> Result<Vec<EncodedFile>>,
+    ) -> Result<()> {
         let mut encoder = work.take_encoder()?;
         let (encoder, files) = self
             .env
             .blocking(move || {
-                let files = encoder.finish_files();
+                let files = finish(&mut encoder);
                 (encoder, files)
             })
             .await;
@@ -218,8 +223,8 @@ impl Work {
         self.encoder.take().ok_or_else(|| Error::bug("the encoder went away with its thread"))
     }
 
-    fn buffered_bytes(&self) -> usize {
-        self.encoder.as_ref().map_or(0, Encoder::buffered_bytes)
+    fn memory_bytes(&self) -> usize {
+        self.encoder.as_ref().map_or(0, Encoder::memory_bytes)
     }
 
     /// Where the log has lost records that the table does not have, goes on behind them.

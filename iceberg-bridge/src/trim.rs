@@ -52,7 +52,7 @@ impl Bridge {
     /// Looks at the table that has waited longest, if one is due. True if rows have left it.
     pub(crate) async fn trim_next(&self) -> Result<bool> {
         let Some((worker, retention_ms)) = self.next_to_trim() else { return Ok(false) };
-        let Some(base) = worker.newest() else { return Ok(false) };
+        let Some(base) = worker.newest().await? else { return Ok(false) };
         let trimmed = self.trim(&worker, base, retention_ms).await;
         trimmed.map_err(|error| error.context(&format!("trim the table of {}", worker.topic_name)))
     }
@@ -65,7 +65,7 @@ impl Bridge {
         let due = workers.into_values().filter_map(|worker| {
             let settings = worker.settings();
             let retention_ms = settings.retention_ms.filter(|_| settings.is_enabled)?;
-            worker.newest().filter(|table| table.stopped.is_none())?;
+            worker.head().filter(|table| table.stopped.is_none())?;
             let looked_at = state.looked_at.get(&worker.topic).copied();
             let is_due = looked_at.is_none_or(|at| now >= at + pause(retention_ms));
             is_due.then_some((looked_at, worker, retention_ms))

@@ -4,13 +4,14 @@
 //! backfill is a turn of many commits, each of which is kept whatever happens to the next.
 
 use crate::commit::{
-    CommitCounts, CommitEnd, Committer, GAP_OFFSETS_KEY, LoadedTable, Ownership, RESCUED_ROWS_KEY,
-    Removed, ResumeFrom, StagedFile, UNDECODABLE_ROWS_KEY,
+    CommitCounts, CommitEnd, Committer, LoadedTable, Ownership, Removed, ResumeFrom, StagedFile,
+    TableCounts, TableHead,
 };
 use crate::config::BridgeConfig;
 use crate::encode::{DecodeCounts, EncoderConfig};
-use crate::log_reader::{LogReader, PartitionCut};
+use crate::log_reader::{LogRange, LogReader, PartitionCut};
 use crate::mapping::Mapping;
+use crate::newest::Newest;
 use crate::pointer::TablePointers;
 use crate::progress::Progress;
 use crate::staging::{StagedRange, Stager, Start};
@@ -19,7 +20,7 @@ use crate::table_settings::TableSettings;
 use crate::turns::{Turn, TurnEnd, Turns};
 use floe_env::{Env, Error, Instant, Lane, Result};
 use floe_store::ObjectStore;
-use kfs::TopicId;
+use kfs::{PartitionIndex, TopicId, TopicPartition};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -96,7 +97,7 @@ pub(crate) struct Worker {
 }
 
 struct State {
-    newest: Option<Arc<LoadedTable>>,
+    newest: Option<Newest>,
     /// At or beyond the newest version's progress: offsets in between hold no rows.
     scanned: Progress,
     status: WorkerStatus,
@@ -134,16 +135,46 @@ impl Worker {
         })
     }
 
-    /// The newest version that is known.
-    pub(crate) fn newest(&self) -> Option<Arc<LoadedTable>> {
-        self.state.lock().newest.clone()
+    /// The newest version that is known, without its metadata.
+    pub(crate) fn head(&self) -> Option<Arc<TableHead>> {
+        self.state.lock().newest.as_ref().map(|newest| newest.head().clone())
+    }
+
+    /// The newest version that is known. Opened where its metadata was let go.
+    pub(crate) async fn newest(&self) -> Result<Option<Arc<LoadedTable>>> {
+        loop {
+            let head = {
+                let now = self.shared.env.monotonic();
+                let mut state = self.state.lock();
+                let Some(newest) = &mut state.newest else { return Ok(None) };
+                match newest.whole(now) {
+                    Some(table) => return Ok(Some(table)),
+                    None => newest.head().clone(),
+                }
+            };
+            let table = Arc::new(self.shared.env.blocking(move || head.open()).await?);
+            let mut state = self.state.lock();
+            if state.newest.as_mut().is_some_and(|newest| newest.opened(&table)) {
+                return Ok(Some(table));
+            }
+        }
+    }
+
+    /// Lets go of metadata that nobody has used for a while.
+    pub(crate) fn rest(&self) {
+        let now = self.shared.env.monotonic();
+        if let Some(newest) = &mut self.state.lock().newest {
+            newest.rest(now);
+        }
     }
 
     /// True where waiting for a commit makes no sense: the table is not written, or far behind.
     pub(crate) fn is_hopeless(&self) -> bool {
         let state = self.state.lock();
-        let is_stopped = state.newest.as_ref().is_some_and(|table| table.stopped.is_some());
-        state.is_backfilling || is_stopped || !state.settings.is_enabled
+        let is_stopped = |newest: &Newest| newest.head().stopped.is_some();
+        state.is_backfilling
+            || state.newest.as_ref().is_some_and(is_stopped)
+            || !state.settings.is_enabled
     }
 
     /// True if every row below `ends` is in the newest known version.
@@ -163,6 +194,19 @@ impl Worker {
         (offsets, offsets.saturating_mul(state.record_bytes))
     }
 
+    /// What a commit up to a cut would read.
+    pub(crate) fn ranges(&self, cut: &[PartitionCut]) -> Vec<LogRange> {
+        let state = self.state.lock();
+        let range = |(partition, ends): (usize, &PartitionCut)| {
+            let from = state.scanned.next_offset(partition).max(ends.log_start_offset);
+            let until = ends.last_stable_offset;
+            let index = PartitionIndex(i32::try_from(partition).ok()?);
+            let place = TopicPartition { topic: self.topic, partition: index };
+            (from < until).then_some(LogRange { partition: place, from, until })
+        };
+        cut.iter().enumerate().filter_map(range).collect()
+    }
+
     /// For how long the table has not had all, as far as it was seen.
     pub(crate) fn lag(&self) -> Duration {
         let now_ms = self.shared.env.now_ms();
@@ -173,7 +217,10 @@ impl Worker {
     /// The table's progress, if the metadata store's copy is another.
     pub(crate) fn unpublished_progress(&self) -> Option<Progress> {
         let state = self.state.lock();
-        let table = state.newest.as_ref().filter(|table| table.stopped.is_none())?;
+        let table = state.newest.as_ref().map(Newest::head)?;
+        if table.stopped.is_some() {
+            return None;
+        }
         (state.published.as_ref() != Some(&table.progress)).then(|| table.progress.clone())
     }
 
@@ -188,7 +235,13 @@ impl Worker {
 
     /// Reads the pointer, and the version that it names if that is not known yet.
     pub(crate) async fn refresh(&self) -> Result<Option<Arc<LoadedTable>>> {
-        let known = self.newest();
+        self.refresh_head().await?;
+        self.newest().await
+    }
+
+    /// As [`Worker::refresh`], for those who do not need the metadata.
+    pub(crate) async fn refresh_head(&self) -> Result<Option<Arc<TableHead>>> {
+        let known = self.head();
         let pointers = &self.shared.pointers;
         let pointer = match &known {
             Some(table) => {
@@ -201,8 +254,8 @@ impl Worker {
             (Some(table), Some(pointer)) if table.pointer == pointer => Ok(Some(table)),
             (_, Some(pointer)) => {
                 let (store, cluster) = (self.shared.store.as_ref(), self.shared.config.cluster);
-                let table = Arc::new(LoadedTable::load(store, cluster, pointer).await?);
-                Ok(Some(self.set_newest(table)))
+                self.set_newest(Arc::new(LoadedTable::load(store, cluster, pointer).await?));
+                Ok(self.head())
             }
             (_, None) => {
                 let mut state = self.state.lock();
@@ -214,34 +267,35 @@ impl Worker {
         }
     }
 
-    /// Takes over a version unless a newer one is known; answers the newest.
-    fn set_newest(&self, table: Arc<LoadedTable>) -> Arc<LoadedTable> {
+    /// Takes over a version unless a newer one is known.
+    fn set_newest(&self, table: Arc<LoadedTable>) {
+        let now = self.shared.env.monotonic();
         let mut state = self.state.lock();
-        let newer = state.newest.as_ref().filter(|known| {
+        let known = state.newest.as_ref().map(Newest::head);
+        let is_newer = |known: &Arc<TableHead>| {
             known.pointer.table_id == table.pointer.table_id
                 && known.pointer.metadata_version > table.pointer.metadata_version
-        });
-        if let Some(newer) = newer {
-            return newer.clone();
+        };
+        if known.is_some_and(is_newer) {
+            return;
         }
         let has_same_progress =
-            |known: &Arc<LoadedTable>| known.stopped.is_none() && known.progress == table.progress;
-        if table.stopped.is_some() || !state.newest.as_ref().is_some_and(has_same_progress) {
+            |known: &Arc<TableHead>| known.stopped.is_none() && known.progress == table.progress;
+        if table.stopped.is_some() || !known.is_some_and(has_same_progress) {
             state.scanned = table.progress.clone();
         }
-        state.newest = Some(table.clone());
-        table
+        state.newest = Some(Newest::new(table, now));
     }
 
     /// The newest known version if what was staged for `base` can go onto it: so a commit of this
     /// broker that came in between is no conflict.
-    fn newest_like(&self, base: Arc<LoadedTable>) -> Arc<LoadedTable> {
+    async fn newest_like(&self, base: Arc<LoadedTable>) -> Result<Arc<LoadedTable>> {
         let is_like = |newest: &Arc<LoadedTable>| {
             newest.pointer.table_id == base.pointer.table_id
                 && newest.pointer.sweeps == base.pointer.sweeps
                 && newest.pointer.metadata_version > base.pointer.metadata_version
         };
-        self.newest().filter(is_like).unwrap_or(base)
+        Ok(self.newest().await?.filter(is_like).unwrap_or(base))
     }
 
     /// Commits files in the place of others with the same rows; see [`Committer::replace`].
@@ -252,14 +306,16 @@ impl Worker {
         files: Vec<StagedFile>,
     ) -> Result<CommitEnd> {
         let _gate = self.commit_gate.lock().await;
-        let end = self.committer.replace(self.newest_like(base), removed, files).await?;
+        let base = self.newest_like(base).await?;
+        let end = self.committer.replace(base, removed, files).await?;
         Ok(self.take_over(end))
     }
 
     /// Takes files out whose rows are too old; see [`Committer::trim`].
     pub(crate) async fn trim(&self, base: Arc<LoadedTable>, removed: Removed) -> Result<CommitEnd> {
         let _gate = self.commit_gate.lock().await;
-        let end = self.committer.trim(self.newest_like(base), removed).await?;
+        let base = self.newest_like(base).await?;
+        let end = self.committer.trim(base, removed).await?;
         Ok(self.take_over(end))
     }
 
@@ -423,7 +479,7 @@ impl Worker {
         let committer = &self.committer;
         let gate = self.commit_gate.lock().await;
         let end = match base {
-            Some(base) => committer.append(self.newest_like(base), staged).await?,
+            Some(base) => committer.append(self.newest_like(base).await?, staged).await?,
             None => {
                 let namespace = &self.shared.config.namespace;
                 committer.create(namespace, &self.topic_name, owner, staged).await?
@@ -476,23 +532,20 @@ impl Worker {
 
     pub(crate) fn status(&self) -> TableStatus {
         let state = self.state.lock();
-        let (newest, status) = (state.newest.as_ref(), &state.status);
-        let life_count = |key| newest.map_or(0, |table| table.life_count(key));
-        let total = |key| newest.map_or(0, |table| table.total(key));
+        let (newest, status) = (state.newest.as_ref().map(Newest::head), &state.status);
+        let counts = newest.map_or_else(TableCounts::default, |table| table.counts);
         let lag_ms = status.lag_ms(self.shared.env.now_ms());
-        let (files, gap_offsets) = (total("total-data-files"), life_count(GAP_OFFSETS_KEY));
         let signs = Signs {
             stopped: newest.and_then(|table| table.stopped.clone()),
             is_enabled: state.settings.is_enabled,
             last_error: status.last_error.clone(),
-            gap_offsets,
+            gap_offsets: counts.gap_offsets,
             is_backfilling: state.is_backfilling,
             lag_records: status.lag_records,
             lag: Duration::from_millis(lag_ms.unsigned_abs()),
             lag_max: self.shared.config.lag_max,
         };
         let (table_state, reason) = signs.judge();
-        let committed_ms = || newest.and_then(|table| table.committed_ms());
         TableStatus {
             topic: self.topic,
             topic_name: self.topic_name.clone(),
@@ -502,14 +555,14 @@ impl Worker {
             lag_records: status.lag_records,
             lag_ms,
             commits: status.commits,
-            last_commit_ms: status.last_commit_ms.or_else(committed_ms),
+            last_commit_ms: status.last_commit_ms.or(counts.committed_ms),
             last_error: status.last_error.clone(),
-            gap_offsets,
-            files,
-            small_files: status.full_files.map(|full| files.saturating_sub(full)),
-            bytes: total("total-files-size"),
-            rescued_rows: life_count(RESCUED_ROWS_KEY),
-            undecodable_rows: life_count(UNDECODABLE_ROWS_KEY),
+            gap_offsets: counts.gap_offsets,
+            files: counts.files,
+            small_files: status.full_files.map(|full| counts.files.saturating_sub(full)),
+            bytes: counts.bytes,
+            rescued_rows: counts.rescued_rows,
+            undecodable_rows: counts.undecodable_rows,
             conflicts: self.counts.conflicts.load(Ordering::Relaxed),
             puts: self.counts.puts.load(Ordering::Relaxed),
             failures: status.failures,

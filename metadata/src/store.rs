@@ -66,7 +66,8 @@ impl MetadataStore {
         self.backend.change(&fenced).await
     }
 
-    /// The backend, to read facts that have no file here. What it changes carries no fence.
+    /// The backend, to read facts that have no file here, and for what only tidies up. What it
+    /// changes carries no fence.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
     }

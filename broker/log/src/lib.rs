@@ -26,6 +26,7 @@ mod partitions;
 mod producer_expiry;
 pub mod read;
 mod segment_object;
+mod together;
 mod upload;
 mod writer;
 
@@ -40,3 +41,4 @@ pub use merge::{MergeRules, Merger, REMOTE_BYTES_MIN};
 pub use partitions::Waiter;
 pub use producer_expiry::{expire_producers, start_producer_expiry};
 pub use read::{FetchError, FetchFrom, Fetched, TimedOffset};
+pub use together::LogRange;

@@ -75,7 +75,7 @@ impl Reader {
 
     /// Reads extents of one object, which are in the order of their positions, with one read; one
     /// result each.
-    fn load_run(
+    pub(crate) fn load_run(
         &self,
         extents: Vec<Arc<Extent>>,
         memory: &BlockMemory,
@@ -140,7 +140,7 @@ fn slices(run: &[Arc<Extent>], start: u64, bytes: Bytes) -> Vec<Bytes> {
 }
 
 /// Runs of extents that are worth one read each: of one object, near each other, and not too much.
-fn side_by_side(mut extents: Vec<Arc<Extent>>) -> Vec<Vec<Arc<Extent>>> {
+pub(crate) fn side_by_side(mut extents: Vec<Arc<Extent>>) -> Vec<Vec<Arc<Extent>>> {
     extents.sort_by(|one, other| range(one).cmp(&range(other)));
     extents.dedup_by(|one, other| range(one) == range(other));
     let mut runs: Vec<Vec<Arc<Extent>>> = Vec::new();

@@ -8,6 +8,7 @@ use crate::cut::{CutPolicy, CutRules};
 use crate::open_segment::AppendRequest;
 use crate::partitions::{Partitions, Waiter};
 use crate::read::{FetchError, FetchFrom, Fetched, Reader, TimedOffset};
+use crate::together::LogRange;
 use crate::upload::Uploader;
 use crate::writer::Writer;
 use floe_env::{Env, Error, Lane, Result, Shutdown, Task};
@@ -157,6 +158,19 @@ impl Log {
     /// of a request before the first is read, so that they are loaded together.
     pub fn read_ahead(&self, wanted: impl IntoIterator<Item = FetchFrom>) {
         self.0.reader.read_ahead(wanted);
+    }
+
+    /// Loads what is not cached of these ranges, with one read for all that lie next to each other
+    /// in one object, and waits for it; as far as there is room ([`Log::together_bytes_max`]).
+    ///
+    /// Errors: whatever the metadata store answers. What cannot be read is left to `fetch`.
+    pub async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
+        self.0.reader.load_together(ranges).await
+    }
+
+    /// Bytes that [`Log::load_together`] loads at most.
+    pub fn together_bytes_max(&self) -> usize {
+        self.0.reader.together_bytes_max()
     }
 
     /// Reads from one partition.

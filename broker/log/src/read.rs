@@ -164,7 +164,11 @@ impl Reader {
 
     /// Extents from the one that holds `offset`: remembered ones, else one query of the metadata
     /// store.
-    async fn extents(&self, partition: TopicPartition, offset: i64) -> Result<Vec<Arc<Extent>>> {
+    pub(crate) async fn extents(
+        &self,
+        partition: TopicPartition,
+        offset: i64,
+    ) -> Result<Vec<Arc<Extent>>> {
         let remembered = self.partitions.extents(partition, offset, EXTENTS_PER_PAGE);
         if !remembered.is_empty() {
             return Ok(remembered);

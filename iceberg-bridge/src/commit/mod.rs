@@ -15,6 +15,7 @@
 mod columns;
 mod expiry;
 mod garbage;
+mod head;
 mod kind;
 mod manifest;
 mod merge;
@@ -30,6 +31,7 @@ pub(crate) mod tests_support;
 
 pub use columns::MAPPING_PROPERTY;
 pub use expiry::ExpiryRules;
+pub use head::{TableCounts, TableHead};
 pub(crate) use kind::Removed;
 pub use resume::ResumeFrom;
 pub use snapshot::Ownership;
@@ -164,6 +166,7 @@ struct Prepared {
     snapshot_id: i64,
     metadata: TableMetadata,
     metadata_json: Bytes,
+    metadata_file: Bytes,
     metadata_location: String,
     refs: Refs,
     manifests: Vec<ManifestFile>,
@@ -405,6 +408,7 @@ impl Committer {
             metadata: next.built.metadata,
             metadata_location: place.url_of(&metadata_key)?,
             metadata_json,
+            metadata_file: metadata_file.clone(),
             refs: next.refs,
             manifests: Vec::new(),
             is_overtaken: false,
@@ -525,16 +529,21 @@ impl Committer {
         staged: Staged,
         prepared: Prepared,
     ) -> CommitEnd {
-        let table = Arc::new(LoadedTable {
+        let head = TableHead {
             pointer,
             place,
-            metadata: prepared.metadata,
-            metadata_json: prepared.metadata_json,
             refs: prepared.refs,
             manifests: prepared.manifests,
             progress: staged.to,
             mapping: staged.mapping,
             stopped: None,
+            counts: table::counts_of(&prepared.metadata),
+            file: prepared.metadata_file,
+        };
+        let table = Arc::new(LoadedTable {
+            head: Arc::new(head),
+            metadata: prepared.metadata,
+            metadata_json: prepared.metadata_json,
         });
         garbage::collect_later(
             &self.env,

@@ -2,8 +2,9 @@
 //! all.
 
 use super::columns::mapping_of;
+use super::head::{TableCounts, TableHead, metadata_of};
 use super::manifest::{ExistingFile, parse_list, parse_manifest};
-use super::refs::{Refs, parse_refs};
+use super::refs::parse_refs;
 use super::snapshot::BACKDATED_MS;
 use crate::mapping::Mapping;
 use crate::place::TablePlace;
@@ -45,27 +46,23 @@ pub const RESCUED_ROWS_KEY: &str = "floe.rescued-rows";
 /// Summary key: rows ever committed with a `_kafka_error`.
 pub const UNDECODABLE_ROWS_KEY: &str = "floe.undecodable-rows";
 
-/// One version of a table.
+/// One version of a table, whole.
 #[derive(Debug)]
 pub struct LoadedTable {
-    /// The fact that names this version.
-    pub pointer: TablePointer,
-    /// Where its files are.
-    pub place: TablePlace,
+    /// All but the metadata.
+    pub head: Arc<TableHead>,
     /// The metadata.
     pub metadata: TableMetadata,
     /// The metadata as JSON.
     pub metadata_json: Bytes,
-    /// Its branches and tags.
-    pub(super) refs: Refs,
-    /// The manifests of the current snapshot.
-    pub manifests: Vec<ManifestFile>,
-    /// How far the table has got.
-    pub progress: Progress,
-    /// The columns beside the ten.
-    pub mapping: Mapping,
-    /// Why the table must not be written, if so.
-    pub stopped: Option<String>,
+}
+
+impl std::ops::Deref for LoadedTable {
+    type Target = TableHead;
+
+    fn deref(&self) -> &TableHead {
+        &self.head
+    }
 }
 
 impl LoadedTable {
@@ -82,10 +79,7 @@ impl LoadedTable {
         let place = TablePlace::new(store, cluster, topic, pointer.table_id);
         let location = &pointer.metadata_location;
         let file = get(store, &place.key_of(location)?).await?;
-        let metadata_json = json_of(file)
-            .map_err(|error| Error::corrupt(format!("metadata {location}")).with_source(error))?;
-        let metadata: TableMetadata = serde_json::from_slice(&metadata_json)
-            .map_err(|error| Error::corrupt(format!("metadata {location}")).with_source(error))?;
+        let (metadata, metadata_json) = metadata_of(&file, location)?;
         let owner = owner_problem(&metadata, cluster, &pointer);
         // The files of a table that is not ours may be anywhere.
         let manifests = match metadata.current_snapshot().filter(|_| owner.is_none()) {
@@ -102,17 +96,10 @@ impl LoadedTable {
             Err(reason) => (Progress::start(topic), Mapping::new(), Some(reason)),
         };
         let refs = parse_refs(&metadata_json)?;
-        Ok(Self {
-            pointer,
-            place,
-            metadata,
-            metadata_json,
-            refs,
-            manifests,
-            progress,
-            mapping,
-            stopped,
-        })
+        let counts = counts_of(&metadata);
+        let head =
+            TableHead { pointer, place, refs, manifests, progress, mapping, stopped, counts, file };
+        Ok(Self { head: Arc::new(head), metadata, metadata_json })
     }
 
     /// Why it is not the table of the pointer's topic, if so.
@@ -160,22 +147,20 @@ impl LoadedTable {
     pub fn total(&self, key: &str) -> u64 {
         self.summary(key).and_then(|count| count.parse().ok()).unwrap_or(0)
     }
+}
 
-    /// A count over the table's whole life, such as [`GAP_OFFSETS_KEY`]; 0 where nothing was ever
-    /// counted.
-    pub fn life_count(&self, key: &str) -> u64 {
-        life_count(&self.metadata, key)
-    }
-
-    /// Offsets that no table can ever hold, over the table's whole life.
-    pub fn gap_offsets(&self) -> u64 {
-        self.life_count(GAP_OFFSETS_KEY)
-    }
-
-    /// About when Floe committed last, ms since the Unix epoch.
-    pub fn committed_ms(&self) -> Option<i64> {
-        let own = self.metadata.snapshot_for_ref(TAG)?;
-        Some(own.timestamp_ms() + BACKDATED_MS)
+/// What Floe's snapshots count: of the whole life, and of the current one.
+pub(super) fn counts_of(metadata: &TableMetadata) -> TableCounts {
+    let summary = |key| summary_value(metadata.current_snapshot()?, key);
+    let total = |key| summary(key).and_then(|count| count.parse().ok()).unwrap_or(0);
+    let own = metadata.snapshot_for_ref(TAG);
+    TableCounts {
+        gap_offsets: life_count(metadata, GAP_OFFSETS_KEY),
+        rescued_rows: life_count(metadata, RESCUED_ROWS_KEY),
+        undecodable_rows: life_count(metadata, UNDECODABLE_ROWS_KEY),
+        files: total("total-data-files"),
+        bytes: total("total-files-size"),
+        committed_ms: own.map(|own| own.timestamp_ms() + BACKDATED_MS),
     }
 }
 
@@ -324,7 +309,7 @@ pub(super) fn is_compressed(metadata: &TableMetadata) -> bool {
 }
 
 /// The JSON of a metadata file: what a file is, its first bytes say.
-fn json_of(file: Bytes) -> std::io::Result<Bytes> {
+pub(super) fn json_of(file: Bytes) -> std::io::Result<Bytes> {
     if !file.starts_with(&GZIP_MAGIC) {
         return Ok(file);
     }

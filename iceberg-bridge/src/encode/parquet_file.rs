@@ -1,5 +1,5 @@
-//! One data file in the making: zstd, one row group, and the counts and bounds that its manifest
-//! entry will state.
+//! One data file in the making: zstd, row groups of bounded size, and the counts and bounds that
+//! its manifest entry will state.
 
 use super::FileSlot;
 use super::bounds::{Bounds, ColumnStatistics, field_id, statistics};
@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const ZSTD_LEVEL: i32 = 1;
+/// Encoded bytes of a row group, about: what one reader of many takes at a time.
+pub(crate) const ROW_GROUP_BYTES: usize = 16 << 20;
 
 /// The columns of a file, and how they are written.
 #[derive(Clone, Debug)]
@@ -104,12 +106,23 @@ impl DataFileWriter {
         for column in &mut self.statistics {
             column.add(batch);
         }
-        self.writer.write(batch).map_err(|error| parquet_error("encode rows", error))
+        self.writer.write(batch).map_err(|error| parquet_error("encode rows", error))?;
+        if self.writer.in_progress_size() >= ROW_GROUP_BYTES {
+            self.end_row_group()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn end_row_group(&mut self) -> Result<()> {
+        self.writer.flush().map_err(|error| parquet_error("encode rows", error))
     }
 
     /// Bytes that the file holds in memory, about.
     pub fn memory_bytes(&self) -> usize {
-        self.writer.memory_size() + self.writer.bytes_written()
+        // The first leaves out pages that wait for their dictionary, the second what an encoder
+        // holds beyond its pages.
+        let in_progress = self.writer.memory_size().max(self.writer.in_progress_size());
+        in_progress + self.writer.bytes_written()
     }
 
     /// Ends the file.

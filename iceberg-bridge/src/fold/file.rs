@@ -3,7 +3,7 @@
 
 use super::columns::index_of;
 use super::rows::Job;
-use crate::encode::FileSlot;
+use crate::encode::{FileSlot, ROW_GROUP_BYTES};
 use crate::error::parquet_error;
 use crate::schema::{SPEC_DAY, SPEC_UNPARTITIONED, field};
 use arrow_array::RecordBatch;
@@ -21,8 +21,6 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::collections::BTreeMap;
 
-/// Compressed bytes of a row group, about.
-const ROW_GROUP_BYTES: usize = 16 << 20;
 const ZSTD_LEVEL: i32 = 3;
 
 /// A folded file in memory.

@@ -79,7 +79,7 @@ impl Bridge {
     /// Looks at the next table that may have something to fold, and folds it. True if it did.
     pub(crate) async fn fold_next(&self) -> Result<bool> {
         let Some(worker) = self.next_to_fold() else { return Ok(false) };
-        let Some(base) = worker.newest() else { return Ok(false) };
+        let Some(base) = worker.newest().await? else { return Ok(false) };
         let version = base.pointer.metadata_version;
         let folded = self.fold(&worker, base).await;
         if !matches!(folded, Ok(true)) {
@@ -96,7 +96,7 @@ impl Bridge {
         let mut state = self.fold_state().lock();
         state.idle.retain(|topic, _| workers.contains_key(topic));
         let is_due = |worker: &Arc<Worker>| {
-            let Some(table) = worker.newest().filter(|table| table.stopped.is_none()) else {
+            let Some(table) = worker.head().filter(|table| table.stopped.is_none()) else {
                 return false;
             };
             let Some((version, at)) = state.idle.get(&worker.topic) else { return true };

@@ -21,7 +21,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// Decoded bytes of all sources together, about.
-const DECODED_BYTES: usize = 64 << 20;
+const DECODED_BYTES: usize = 32 << 20;
 const BATCH_ROWS_MAX: usize = 8192;
 const DAY_US: i64 = 86_400_000_000;
 /// A day with fewer of the sources' rows gets no file of its own.
@@ -53,16 +53,18 @@ pub(super) fn merge(job: &Job, sources: Vec<Bytes>) -> Result<Vec<Merged>> {
     for source in sources {
         if let Some(cursor) = Cursor::open(source, job, share)? {
             heads.push(Reverse((cursor.head(), cursors.len())));
-            cursors.push(cursor);
+            cursors.push(Some(cursor));
         }
     }
     while let Some(Reverse((_, at))) = heads.pop() {
         let limit = heads.peek().map(|Reverse((head, _))| *head);
-        let cursor = &mut cursors[at];
-        let run = cursor.run_until(limit);
-        output.write(&run)?;
+        let Some(cursor) = &mut cursors[at] else { continue };
+        output.write(&cursor.run_until(limit))?;
         if cursor.fill()? {
             heads.push(Reverse((cursor.head(), at)));
+        } else {
+            // Its bytes are given back before the next source's rows are copied.
+            cursors[at] = None;
         }
     }
     output.files.into_iter().map(|(slot, file)| file.finish(slot)).collect()

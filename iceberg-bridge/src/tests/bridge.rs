@@ -1,4 +1,5 @@
 use super::support::{Fault, TableRow, World};
+use crate::pointer::TablePointers;
 use crate::{Behind, Bridge, BridgeConfig, LookAnswer, TableState};
 use floe_env::simulated::Node;
 use floe_env::{Env, Lane, shutdown_signal};
@@ -41,11 +42,8 @@ async fn a_look_sees_every_record() {
     let expected = [rows(0, 0, 5..7), rows(1, 0, 0..5)].concat();
     assert_eq!(world.rows(&answer.table).await, expected);
     assert_eq!(bridge.table_names(None, 10).await.unwrap(), ["shop_orders"]);
-    let listed = world.metadata.tables(Some("kafka")).await.unwrap();
-    assert_eq!(listed.len(), 1, "the metadata store reads our pointers");
-    assert_eq!(listed[0].0.table, "shop_orders");
-    assert_eq!(listed[0].1.topic_id, Some(topic.0));
-    assert_eq!(listed[0].1.metadata_location, answer.table.pointer.metadata_location);
+    let pointer = world.pointers.by_topic(topic).await.unwrap();
+    assert_eq!(pointer.as_ref(), Some(&answer.table.pointer));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 
 use crate::commit::LoadedTable;
 use crate::commit::tests_support::table_files;
-use crate::log_reader::{LogRead, LogReader, PartitionCut};
+use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
 use crate::memory_log::MemoryLog;
 use crate::pointer::{FactPointers, RemovedTable, TablePointer, TablePointers};
 use crate::{Bridge, BridgeConfig};
@@ -173,6 +173,14 @@ impl LogReader for SlowLog {
         self.env.sleep(Duration::from_secs(1)).await;
         self.inner.read(partition, from, until, bytes_max).await
     }
+
+    async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
+        self.inner.load_together(ranges).await
+    }
+
+    fn together_bytes_max(&self) -> Option<usize> {
+        self.inner.together_bytes_max()
+    }
 }
 
 /// Stores and log: what is left when a node dies.
@@ -259,7 +267,17 @@ impl World {
     ) -> Bridge {
         let mut config = BridgeConfig::new(self.cluster);
         change(&mut config);
-        let (store, pointers) = (Arc::new(self.store.clone()), Arc::new(self.pointers.clone()));
+        self.bridge_over((env, config), Arc::new(self.store.clone()), log)
+    }
+
+    /// A bridge whose store and log are reached in some other way.
+    pub(crate) fn bridge_over(
+        &self,
+        (env, config): (Env, BridgeConfig),
+        store: Arc<dyn ObjectStore>,
+        log: Arc<dyn LogReader>,
+    ) -> Bridge {
+        let pointers = Arc::new(self.pointers.clone());
         Bridge::with_pointers((env, config), store, pointers, self.metadata.clone(), log)
     }
 

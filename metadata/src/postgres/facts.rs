@@ -1,6 +1,6 @@
-//! Keyed facts. Every fact that a change checks or writes is locked first, its fence (which others
-//! may share) and then all in order of keys. What
-//! is checked to be absent is held by a row without a value, which is gone when the change ends.
+//! Keyed facts. Every fact that a change checks or writes is locked first: what is checked to be
+//! absent, held by a row without a value, which is gone when the change ends; then the fence (which
+//! others may share); then all in order of keys.
 
 use super::connection::{Connection, Parameters, Query, query};
 use super::error::PgResult;

@@ -204,14 +204,19 @@ async fn read(
     parameters: Parameters<'_>,
     wanted: impl Fn(&PartitionRow, &[Extent]) -> (Range<i64>, usize),
 ) -> PgResult<Option<(PartitionRow, Vec<Extent>, Vec<Placed>)>> {
-    for _ in 0..READ_ATTEMPTS_MAX {
+    for attempt in 0..READ_ATTEMPTS_MAX {
         let rows = fresh.sql.query(sql, parameters).await?;
         let Some((row, extents)) = page_of_rows(&rows)? else {
             return Ok(None);
         };
         let (partition, _) = partition_of_row(&rows[0])?;
         let (range, limit) = wanted(&row, &extents);
-        let found = fresh.find_all(vec![Wanted { partition, range, limit }]).await?;
+        let wanted = vec![Wanted { partition, range, limit }];
+        let found = match attempt {
+            0 => fresh.find_all(wanted).await?,
+            // There may be more packed rows than the index holds.
+            _ => fresh.find_in_all(wanted).await?,
+        };
         if let Some(mut found) = found {
             fresh.index.forget_below(partition, row.fresh_range().start);
             return Ok(Some((row, extents, found.pop().unwrap_or_default())));

@@ -3,7 +3,6 @@
 use super::*;
 use crate::deletion::DeletionStop;
 use crate::groups::{CommittedOffset, group_check};
-use crate::tables::{TableName, TablePointer};
 use crate::topics::{Topic, TopicChange, TopicCreation};
 use floe_env::ErrorKind;
 use kfs::ClusterId;
@@ -240,36 +239,11 @@ pub(super) async fn group_offsets(context: &Context) {
     assert_eq!(context.store.offsets(&other).await.unwrap().len(), 1);
 }
 
-pub(super) async fn tables(context: &Context) {
-    use ChangeOutcome::{Applied, Rejected};
-    let namespace = format!("kafka-{}", context.number);
-    let name = TableName { namespace: namespace.clone(), table: "orders".to_owned() };
+pub(super) async fn table_progress(context: &Context) {
     let topic = context.fresh_topic();
-    let pointer = |location: &str, previous: Option<&str>| TablePointer {
-        metadata_location: location.to_owned(),
-        topic_id: Some(topic.0),
-        previous: previous.map(str::to_owned),
-    };
-    let (one, two) = (pointer("1.json", None), pointer("2.json", Some("1.json")));
-    let move_to = |from, to| context.store.move_table(&name, from, to);
-    assert_eq!(move_to(Some(&one), Some(&two)).await.unwrap(), Rejected);
-    assert_eq!(move_to(None, Some(&one)).await.unwrap(), Applied);
-    assert_eq!(move_to(None, Some(&one)).await.unwrap(), Rejected);
-    assert_eq!(context.store.table(&name).await.unwrap(), Some(one.clone()));
-    let race = (0..4).map(|_| context.store.move_table(&name, Some(&one), Some(&two)));
-    let race = futures::future::join_all(race).await;
-    assert_eq!(race.into_iter().filter(|o| matches!(o, Ok(Applied))).count(), 1);
-    let listed = context.store.tables(Some(&namespace)).await.unwrap();
-    assert_eq!(listed, [(name.clone(), two.clone())]);
-    assert!(context.store.tables(None).await.unwrap().contains(&listed[0]));
-    assert_eq!(move_to(Some(&one), None).await.unwrap(), Rejected);
-    assert_eq!(move_to(Some(&two), None).await.unwrap(), Applied);
-    assert_eq!(context.store.table(&name).await.unwrap(), None);
     let progress = Bytes::from_static(b"\x00\xff");
     context.store.set_table_progress(topic, Some(progress.clone())).await.unwrap();
-    assert_eq!(context.store.table_progress(topic).await.unwrap(), Some(progress.clone()));
-    let all = context.store.tables_progress().await.unwrap();
-    assert!(all.contains(&(topic, progress)));
+    assert_eq!(context.store.table_progress(topic).await.unwrap(), Some(progress));
     context.store.set_table_progress(topic, None).await.unwrap();
     assert_eq!(context.store.table_progress(topic).await.unwrap(), None);
 }

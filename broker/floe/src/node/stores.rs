@@ -1,7 +1,7 @@
 //! Opens both stores as the configuration says, and agrees on whose they are.
 
 use crate::broker::Stores;
-use crate::config::{Config, MetadataConfig, MetadataLocation, Secret, StoreConfig, StoreLocation};
+use crate::config::{Config, MetadataConfig, MetadataLocation, StoreConfig, StoreLocation};
 use floe_env::{Env, Error, Result};
 use floe_metadata::facts::ChangeOutcome;
 use floe_metadata::postgres::PostgresOptions;
@@ -45,7 +45,6 @@ pub(super) async fn open_objects(env: &Env, config: &Config) -> Result<Objects> 
 }
 
 fn store_options(config: &StoreConfig) -> StoreOptions {
-    let secret = |secret: &Secret| floe_store::Secret::new(secret.expose());
     let s3 = &config.s3;
     let path = |path: &PathBuf| path.display().to_string();
     StoreOptions {
@@ -53,8 +52,8 @@ fn store_options(config: &StoreConfig) -> StoreOptions {
             endpoint: config.endpoint.clone(),
             region: s3.region.clone(),
             access_key_id: s3.access_key.as_ref().map(|key| key.expose().to_owned()),
-            secret_access_key: s3.secret_key.as_ref().map(secret),
-            session_token: s3.session_token.as_ref().map(secret),
+            secret_access_key: s3.secret_key.clone(),
+            session_token: s3.session_token.clone(),
             virtual_hosted: Some(!s3.path_style),
             allow_http: Some(config.allow_http),
             unsigned_payload: Some(s3.unsigned_payload),
@@ -65,7 +64,7 @@ fn store_options(config: &StoreConfig) -> StoreOptions {
         },
         azure: AzureOptions {
             account: config.azure_account.clone(),
-            access_key: config.azure_access_key.as_ref().map(secret),
+            access_key: config.azure_access_key.clone(),
             endpoint: config.endpoint.clone(),
         },
         ..StoreOptions::default()

@@ -2,7 +2,7 @@
 
 use crate::rig::{Rig, fetch, young_ms};
 use floe_env::Env;
-use floe_log::FetchFrom;
+use floe_log::{FetchFrom, LogRange};
 use std::time::Duration;
 
 const SEGMENTS: usize = 20;
@@ -67,4 +67,33 @@ async fn partitions_that_are_announced_together_come_with_one_read_a_segment() {
     }
     assert!(Env::current().monotonic() - began < READ * 2, "one after the other");
     assert_eq!(rig.store.reads() - before, SEGMENTS - 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_that_are_loaded_together_cost_one_read_a_segment() {
+    let (rig, reader) = cold().await;
+    let until = i64::try_from(SEGMENTS).expect("few") - 2;
+    let range = |index| LogRange { partition: rig.partition(index), from: 3, until };
+    for _ in 0..2 {
+        // The second time all of it is there.
+        reader.log.load_together(&[range(0), range(1)]).await.expect("load");
+        assert_eq!(rig.store.reads(), SEGMENTS - 5);
+    }
+    let began = Env::current().monotonic();
+    for index in [0, 1] {
+        let extent_bytes = rig.extents(rig.partition(index)).await[3].bytes() as usize;
+        let records = fetch(&reader.log, rig.partition(index), 3, extent_bytes).await;
+        assert_eq!(records[0].0, 3);
+    }
+    assert!(Env::current().monotonic() - began < READ, "all was there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_loaded_together_does_not_push_itself_out() {
+    let (rig, _) = cold().await;
+    let without_cache = rig.start(crate::rig::NO_CACHE_ID).await;
+    assert_eq!(without_cache.log.together_bytes_max(), 0);
+    let range = LogRange { partition: rig.partition(0), from: 0, until: 10 };
+    without_cache.log.load_together(&[range]).await.expect("nothing to do");
+    assert_eq!(rig.store.reads(), 0);
 }

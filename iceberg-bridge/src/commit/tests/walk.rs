@@ -124,14 +124,14 @@ async fn a_rolled_back_table_rewinds() {
     assert_eq!(table.progress.next_offsets, [10]);
     let table = committed(rig.append(&table, 10, 25).await);
     assert_eq!(rig.offsets(&table).await, all(25));
-    assert_eq!(table.gap_offsets(), 0);
+    assert_eq!(table.counts.gap_offsets, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rolled_back_table_goes_on_from_here() {
     let rig = rolled_back().await;
     let table = rig.resumed(ResumeFrom::Here).await;
-    assert_eq!((table.progress.next_offsets[0], table.gap_offsets()), (20, 10));
+    assert_eq!((table.progress.next_offsets[0], table.counts.gap_offsets), (20, 10));
     let gaps = table.summary("floe.gaps").unwrap();
     assert!(gaps.starts_with(r#"[{"partition":0,"from":10,"until":20,"why":"taken out"#), "{gaps}");
     let table = committed(rig.append(&table, 20, 25).await);

@@ -20,7 +20,7 @@ use crate::http::{self, Readiness, Routes};
 use crate::metrics::{Metrics, set_total};
 use async_trait::async_trait;
 use floe_env::{Env, Error, Lane, Result, shutdown_signal};
-use floe_iceberg_bridge::{Bridge, catalog};
+use floe_iceberg_bridge::{Bridge, RecoveredTable, catalog};
 use inspect::BrokerInspect;
 use kfs::ClusterId;
 use std::sync::Arc;
@@ -130,7 +130,17 @@ impl Assembly for Node {
     async fn restore(&self, env: &Env, config: &Config) -> Result<String> {
         let objects = stores::open_objects(env, config).await?;
         let metadata = stores::open_metadata(env, config).await?;
-        stores::begin_incarnation(env, objects.store.as_ref(), &metadata).await
+        let reason = "the metadata was put back from a backup";
+        stores::begin_incarnation(env, objects.store.as_ref(), &metadata, reason).await
+    }
+
+    async fn recover_tables(&self, env: &Env, config: &Config) -> Result<Vec<RecoveredTable>> {
+        let objects = stores::open_objects(env, config).await?;
+        let metadata = stores::open_metadata(env, config).await?;
+        let store = objects.store.as_ref();
+        let cluster = stores::adopt_cluster(env, store, &metadata).await?;
+        floe_iceberg_bridge::recover(env, store, &metadata, cluster, &config.iceberg.namespace)
+            .await
     }
 }
 

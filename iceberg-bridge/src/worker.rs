@@ -339,7 +339,7 @@ impl Worker {
     async fn run_turns(self: Arc<Self>) {
         loop {
             let Some(mut is_look) = self.turns.lock().peek() else { return };
-            self.rest(&mut is_look).await;
+            self.pause(&mut is_look).await;
             let permit = self.shared.commits.first(&mut is_look).await;
             let Some(turn) = self.turns.lock().take() else { return };
             self.state.lock().last_turn = Some(self.shared.env.monotonic());
@@ -351,7 +351,7 @@ impl Worker {
     }
 
     /// The pause between two turns: longer after failures, unless somebody looks.
-    async fn rest(&self, is_look: &mut watch::Receiver<bool>) {
+    async fn pause(&self, is_look: &mut watch::Receiver<bool>) {
         let (last_turn, failed_turns) = {
             let state = self.state.lock();
             (state.last_turn, state.failed_turns)

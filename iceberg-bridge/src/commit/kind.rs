@@ -11,6 +11,11 @@ use iceberg::spec::{DataFile, Operation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Summary key: how an operator let a stopped table go on.
+pub const RESUMED_KEY: &str = "floe.resumed";
+/// Summary key: by which of the topic's settings rows left the table.
+pub const TRIMMED_KEY: &str = "floe.trimmed";
+
 /// Data files that a commit takes out of a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Removed {
@@ -123,8 +128,8 @@ impl Kind {
 
     pub(super) fn note(&self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Resume(_, how) => Some((super::RESUMED_KEY, how)),
-            Self::Trim(_) => Some((super::TRIMMED_KEY, RETENTION_CONFIG)),
+            Self::Resume(_, how) => Some((RESUMED_KEY, how)),
+            Self::Trim(_) => Some((TRIMMED_KEY, RETENTION_CONFIG)),
             Self::Append | Self::Replace(_) => None,
         }
     }

@@ -34,6 +34,7 @@ pub use columns::MAPPING_PROPERTY;
 pub use expiry::ExpiryRules;
 pub use head::{TableCounts, TableHead};
 pub(crate) use kind::Removed;
+pub use kind::{RESUMED_KEY, TRIMMED_KEY};
 pub(crate) use outcome::{delete_unnamed, put};
 pub use resume::ResumeFrom;
 pub use snapshot::Ownership;
@@ -64,12 +65,6 @@ use snapshot::{Addition, Version, empty_table, next_snapshot, next_version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Summary key: how an operator let a stopped table go on.
-pub const RESUMED_KEY: &str = "floe.resumed";
-
-/// Summary key: by which of the topic's settings rows left the table.
-pub const TRIMMED_KEY: &str = "floe.trimmed";
 
 /// Attempts of one commit against others that move the pointer without moving progress.
 const ATTEMPTS_MAX: usize = 5;

@@ -111,7 +111,7 @@ async fn rows_that_came_meanwhile_stay() {
     // The first one does not know of the second's commit until its own is refused.
     assert!(one.trim_next().await.unwrap());
     assert_eq!(one.statuses()[0].conflicts, 1);
-    let table = look(&other, "t").await;
+    let table = look(&one, "t").await;
     assert_eq!(offsets(&world, &table).await, (10..27).collect::<Vec<_>>());
     assert_eq!(table.progress.next_offsets, [27]);
     assert_eq!(table.summary(TRIMMED_KEY), Some(RETENTION_CONFIG));

@@ -68,20 +68,6 @@ pub struct TableMetrics {
     last_commit: Family<TableLabels, Seconds>,
     known: Mutex<KnownTables>,
     unlisted: Gauge,
-    /// Files that the sweep took for orphans.
-    pub orphans_marked: Counter,
-    /// Orphans deleted.
-    pub orphans_deleted: Counter,
-    /// Folds of small files into larger ones.
-    pub folds: Counter,
-    /// Files that folds took out.
-    pub folded_files: Counter,
-    /// Bytes of the files that folds made.
-    pub folded_bytes: Counter,
-    /// Files that were too old.
-    pub trimmed_files: Counter,
-    /// Rows in these.
-    pub trimmed_rows: Counter,
 }
 
 /// One table's series.
@@ -201,11 +187,7 @@ impl TableMetrics {
             ),
             puts: registrar.counters("table_puts", table, "Objects put for the table."),
             files: registrar.gauges("table_files", table, "Data files of the newest snapshot."),
-            bytes: registrar.gauges(
-                "table_bytes",
-                table,
-                "Bytes of the newest snapshot's data files.",
-            ),
+            bytes: registrar.gauges("table_bytes", table, "Bytes of these data files."),
             columns: registrar.gauges(
                 "table_columns",
                 table,
@@ -229,7 +211,7 @@ impl TableMetrics {
             gap_offsets: registrar.gauges(
                 "table_gap_offsets",
                 table,
-                "Offsets that the table can never hold.",
+                "Offsets that it can never hold.",
             ),
             last_commit: registrar.gauges(
                 "table_last_commit_timestamp_seconds",
@@ -237,25 +219,6 @@ impl TableMetrics {
                 "When the table was last committed to, 0 if it never was.",
             ),
             known: Mutex::default(),
-            orphans_marked: registrar.counter(
-                "tables_orphans_marked",
-                "Files below tables that no version named when they were looked at.",
-            ),
-            folds: registrar.counter("tables_folds", "Folds of small data files into larger ones."),
-            folded_files: registrar
-                .counter("tables_folded_files", "Small data files that were folded."),
-            folded_bytes: registrar
-                .counter("tables_folded_bytes", "Bytes of the data files that folds have made."),
-            trimmed_files: registrar.counter(
-                "tables_trimmed_files",
-                "Data files that left tables because their rows were older than iceberg.retention.ms.",
-            ),
-            trimmed_rows: registrar
-                .counter("tables_trimmed_rows", "Rows in the data files that left tables so."),
-            orphans_deleted: registrar.counter(
-                "tables_orphans_deleted",
-                "Files below tables that no version named when they were looked at again.",
-            ),
             unlisted: registrar.gauge(
                 "tables_unlisted",
                 "Tables without series of their own, because there are too many.",

@@ -3,7 +3,7 @@
 use super::inspect::small_file_ratio;
 use crate::metrics::{
     ColumnLimit, DecodingMetrics, RequestKind, RequestOutcome, StoreMetrics, TableMetrics,
-    TableState, set_total,
+    TableState, UpkeepMetrics, set_total,
 };
 use floe_iceberg_bridge::{Bridge, DecodeCounts};
 use floe_store::StoreCounts;
@@ -52,6 +52,10 @@ pub(super) fn export_tables(metrics: &TableMetrics, bridge: &Bridge) {
         set_total(&handle.conflicts, status.conflicts);
         set_total(&handle.puts, status.puts);
     }
+}
+
+/// Brings what the upkeep of tables has done into the metrics.
+pub(super) fn export_upkeep(metrics: &UpkeepMetrics, bridge: &Bridge) {
     let counts = bridge.fold_counts();
     set_total(&metrics.folds, counts.folds.load(Ordering::Relaxed));
     set_total(&metrics.folded_files, counts.files.load(Ordering::Relaxed));

@@ -179,6 +179,7 @@ fn export(metrics: &Metrics, broker: &Arc<Broker>, objects: &Objects, bridge: Op
         export::export_store(&families.store, &counters.snapshot());
         if let Some(bridge) = &bridge {
             export::export_tables(&families.tables, bridge);
+            export::export_upkeep(&families.upkeep, bridge);
             export::export_decoding(&families.decoding, bridge);
         }
     });

@@ -27,6 +27,7 @@ use floe_env::{Env, Lane, Result, Shutdown, Task, shutdown_signal};
 use floe_iceberg_bridge::fold::FoldRules;
 use floe_iceberg_bridge::sweep::SweepRules;
 use floe_log::{CleanRules, MergeRules};
+use floe_metadata::rows::FreshBounds;
 use kfs::{PartitionIndex, TopicId, TopicPartition};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -365,6 +366,10 @@ fn job_rules(env: &Env) -> JobRules {
         pause: Duration::from_millis(pick(env, &[700, 2000, 5000])),
         pieces_min: pick(env, &[2, 4, 8]),
         age_ms: pick(env, &[2000, 600_000]),
+        fresh_kept: FreshBounds {
+            segments: pick(env, &[2, 16, 4096]),
+            extents: pick(env, &[8, 1 << 19]),
+        },
         ..MergeRules::default()
     };
     let grace = Duration::from_secs(pick(env, &[8, 15]));

@@ -87,7 +87,7 @@ fn a_table_pointer_before_a_data_file_is_there() {
 
 #[test]
 fn a_fold_with_the_rows_of_another() {
-    all_are_found_from(0, Plant::FoldHasOtherRows, &["is there twice", " and lacks "]);
+    all_are_found_from(3, Plant::FoldHasOtherRows, &["is there twice", " and lacks "]);
 }
 
 #[test]

@@ -149,11 +149,16 @@ impl BlockCache {
     /// Puts merged extents in the place of those that they are made of, as far as these are there:
     /// the same memory under new names. A merged extent with a source that is not there is left
     /// out, for it would bring in what nobody has asked for.
-    pub(crate) fn replace(&self, sources: &[BlocksKey], merged: Vec<MergedBlocks>) {
+    /// Sources without a name are made when they are read, and so always there.
+    pub(crate) fn replace(&self, sources: &[Option<BlocksKey>], merged: Vec<MergedBlocks>) {
         let mut inner = self.inner.lock();
-        let cached: Vec<bool> = sources.iter().map(|key| inner.pools.contains(key)).collect();
-        let of_written: Vec<bool> = sources.iter().map(|key| inner.pools.is_written(key)).collect();
-        sources.iter().for_each(|key| inner.pools.remove(key));
+        let is_cached =
+            |key: &Option<BlocksKey>| key.as_ref().is_none_or(|key| inner.pools.contains(key));
+        let cached: Vec<bool> = sources.iter().map(is_cached).collect();
+        let is_written =
+            |key: &Option<BlocksKey>| key.as_ref().is_some_and(|key| inner.pools.is_written(key));
+        let of_written: Vec<bool> = sources.iter().map(is_written).collect();
+        sources.iter().flatten().for_each(|key| inner.pools.remove(key));
         for MergedBlocks { key, blocks, sources } in merged {
             if cached[sources.clone()].iter().all(|is_cached| *is_cached) {
                 let is_written = of_written[sources].contains(&true);

@@ -11,8 +11,12 @@ use crate::error_codes::error_code;
 use crate::fetch_sessions::{AskedPartition, SessionFetch, SessionPartition, SessionRequest, Want};
 use floe_env::HashMap;
 use floe_log::{FetchError, FetchFrom, Fetched, LEADER_EPOCH};
+use floe_metadata::rows::AbortedTransaction;
 use floe_wire::ErrorCode;
-use floe_wire::fetch_response::{DivergingEpoch, FetchResponse, FetchedPartition, FetchedTopic};
+use floe_wire::fetch_response::{
+    AbortedTransaction as FetchedAborted, DivergingEpoch, FetchResponse, FetchedPartition,
+    FetchedTopic,
+};
 use floe_wire::messages::FetchRequest;
 use floe_wire::messages::fetch_request::FetchTopic;
 use kfs::{TopicId, TopicPartition};
@@ -264,7 +268,8 @@ impl Fetch {
             };
             answered.push(match state {
                 Ok(state) => {
-                    self.fetched(wanted, Ok(Fetched { state, records: Vec::new() }), 0, true)
+                    let nothing = Fetched { state, records: Vec::new(), aborted: Vec::new() };
+                    self.fetched(wanted, Ok(nothing), 0, true)
                 }
                 Err(code) => FetchedPartition::failed(wanted.index, code),
             });
@@ -304,11 +309,13 @@ impl Fetch {
         bytes_max: usize,
         is_first: bool,
     ) -> FetchedPartition {
+        let mut aborted = Vec::new();
         let (state, records, diverging_epoch) = match fetched {
-            Ok(fetched) => {
-                let fits = is_first || fetched.bytes() <= bytes_max;
-                (fetched.state, if fits { fetched.records } else { Vec::new() }, None)
+            Ok(fetched) if is_first || fetched.bytes() <= bytes_max => {
+                aborted = fetched.aborted;
+                (fetched.state, fetched.records, None)
             }
+            Ok(fetched) => (fetched.state, Vec::new(), None),
             Err(FetchError::OffsetOutOfRange(state))
                 if wanted.has_epoch && wanted.offset > state.high_watermark =>
             {
@@ -324,7 +331,9 @@ impl Fetch {
             last_stable_offset: state.last_stable_offset,
             log_start_offset: state.log_start_offset,
             diverging_epoch,
-            aborted_transactions: self.committed_only.then(Vec::new),
+            aborted_transactions: self
+                .committed_only
+                .then(|| aborted.into_iter().map(to_wire).collect()),
             preferred_read_replica: -1,
             records,
         }
@@ -359,6 +368,10 @@ impl Fetch {
         let response = FetchResponse { session_id, topics, ..FetchResponse::default() };
         response.encode(self.context.version, self.context.correlation_id)
     }
+}
+
+fn to_wire(aborted: AbortedTransaction) -> FetchedAborted {
+    FetchedAborted { producer_id: aborted.producer.0, first_offset: aborted.first_offset }
 }
 
 fn find(

@@ -13,3 +13,4 @@ mod newer_versions;
 mod pipelining;
 mod produce_fetch;
 mod samples;
+mod transactions;

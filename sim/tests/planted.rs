@@ -156,3 +156,13 @@ fn a_directory_that_is_not_synced() {
 fn a_transaction_that_was_not_synced() {
     is_found(Plant::LastTransactionIsLost, &["now None", "sees watermark", ": acknowledged ("]);
 }
+
+#[test]
+fn an_end_that_is_torn() {
+    is_found(Plant::TornEnd, &["Committed in", "Unknown in", "stuck: client"]);
+}
+
+#[test]
+fn a_batch_that_comes_after_its_transaction() {
+    is_found(Plant::LateBatchesAreLetIn, &["Aborted in"]);
+}

@@ -1,4 +1,4 @@
-//! Who uses the broker: producers, consumers, one who makes and deletes topics, one who deletes
+//! Who uses the broker: producers, one with transactions, consumers, one who makes and deletes topics, one who deletes
 //! records, one who queries tables, a consumer group's member, and the clock.
 
 pub mod churn;
@@ -7,6 +7,7 @@ pub mod deleter;
 pub mod looker;
 pub mod member;
 pub mod producer;
+pub mod transactor;
 
 use crate::client::{Connection, Gone};
 use crate::cluster::Cluster;

@@ -17,7 +17,7 @@ import uuid
 import confluent_kafka
 import duckdb
 import pyarrow.fs
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 START_SECONDS = 30
 STOP_SECONDS = 30
@@ -155,6 +155,16 @@ def create_topic(floe, topic, partitions):
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
     admin.create_topics([new], request_timeout=CLIENT_SECONDS)[topic].result(CLIENT_SECONDS)
     return admin
+
+
+def alter_config(floe, topic, name, value=None):
+    """Sets a topic's config, or takes it away."""
+    kind = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(name, value, incremental_operation=kind)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": floe.kafka} | QUIET)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(CLIENT_SECONDS)
 
 
 def send(floe, topic, values, **message):

@@ -4,7 +4,6 @@
 use crate::commit::{LoadedTable, ResumeFrom};
 use crate::config::BridgeConfig;
 use crate::convoy::{Convoys, Due};
-use crate::encode::ValueFormat;
 use crate::fold::{FoldCounts, FoldState};
 use crate::log_reader::{LogReader, PartitionCut};
 use crate::look::{LookAnswer, look};
@@ -12,6 +11,8 @@ use crate::names;
 use crate::pointer::{FactPointers, TablePointer, TablePointers};
 use crate::status::TableStatus;
 use crate::sweep::{SweepCounts, SweepState};
+use crate::table_settings::TableSettings;
+use crate::trim::{TrimCounts, TrimState};
 use crate::worker::{Shared, Worker, ends};
 use bytes::Bytes;
 use floe_env::{Background, Env, Error, Instant, Result, Shutdown};
@@ -24,11 +25,6 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Topic setting: whether the topic has a table.
-pub const ENABLE_CONFIG: &str = "iceberg.enable";
-/// Topic setting: how values become rows, `auto` or `raw`.
-pub const VALUE_FORMAT_CONFIG: &str = "iceberg.value.format";
 
 /// Tables of deleted topics are looked for when topics have changed, and this often: a commit that
 /// was under way may have made one since.
@@ -54,6 +50,8 @@ struct Inner {
     sweep_counts: SweepCounts,
     folds: Mutex<FoldState>,
     fold_counts: FoldCounts,
+    trims: Mutex<TrimState>,
+    trim_counts: TrimCounts,
     convoys: tokio::sync::Mutex<Convoys>,
 }
 
@@ -96,6 +94,7 @@ impl Bridge {
         let (topics, workers, removed) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (orphans, sweep_counts) = (Mutex::default(), SweepCounts::default());
         let (folds, fold_counts) = (Mutex::default(), FoldCounts::default());
+        let (trims, trim_counts) = (Mutex::default(), TrimCounts::default());
         let inner = Inner {
             shared,
             metadata,
@@ -106,6 +105,8 @@ impl Bridge {
             sweep_counts,
             folds,
             fold_counts,
+            trims,
+            trim_counts,
             convoys: tokio::sync::Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -137,7 +138,7 @@ impl Bridge {
     /// # Errors
     /// The first that the stores answer; further ones are logged, and the next round goes on.
     pub async fn keep_up(&self) -> Result<()> {
-        let ended = [self.sweep_orphans().await, self.fold_next().await];
+        let ended = [self.sweep_orphans().await, self.trim_next().await, self.fold_next().await];
         let mut errors = ended.into_iter().filter_map(Result::err);
         let first = errors.next();
         errors.for_each(|error| tracing::warn!(%error, "a table's upkeep failed too"));
@@ -151,6 +152,15 @@ impl Bridge {
 
     pub(crate) fn fold_state(&self) -> &Mutex<FoldState> {
         &self.inner.folds
+    }
+
+    /// What retention has done since the broker started.
+    pub fn trim_counts(&self) -> &TrimCounts {
+        &self.inner.trim_counts
+    }
+
+    pub(crate) fn trim_state(&self) -> &Mutex<TrimState> {
+        &self.inner.trims
     }
 
     /// All workers by topic.
@@ -185,13 +195,13 @@ impl Bridge {
     pub async fn round(&self) -> Result<()> {
         let topics = self.topics().await?;
         let mut first_error = self.remove_what_is_gone().await.err();
-        let enabled: Vec<&Topic> = topics.iter().filter(|topic| self.is_enabled(topic)).collect();
+        let tables: Vec<(&Topic, Arc<Worker>)> =
+            topics.iter().filter_map(|topic| Some((topic, self.worker_of_topic(topic)?))).collect();
         let counts: Vec<(TopicId, i32)> =
-            enabled.iter().map(|topic| (topic.id, topic.partition_count)).collect();
+            tables.iter().map(|(topic, _)| (topic.id, topic.partition_count)).collect();
         let cuts = self.inner.shared.log.cuts(&counts).await?;
         let mut due = Vec::new();
-        for (topic, cut) in enabled.into_iter().zip(cuts) {
-            let worker = self.worker(topic.id, &topic.name);
+        for ((_, worker), cut) in tables.into_iter().zip(cuts) {
             let visited = self.visit(&worker, cut).await;
             let published = self.publish_progress(&worker).await;
             let visited = visited.and_then(|visited| published.map(|()| visited));
@@ -237,6 +247,14 @@ impl Bridge {
         Ok(())
     }
 
+    /// The worker of a topic that has a table, or had one before it was switched off.
+    fn worker_of_topic(&self, topic: &Topic) -> Option<Arc<Worker>> {
+        if self.is_enabled(topic) {
+            return Some(self.worker(topic.id, &topic.name));
+        }
+        self.inner.workers.lock().get(&topic.id).cloned()
+    }
+
     /// A table, if it is to be committed.
     async fn visit(
         &self,
@@ -250,7 +268,8 @@ impl Bridge {
             return Ok(None);
         }
         let table = worker.refresh_head().await?;
-        if worker.covers(&ends) || table.as_ref().is_some_and(|table| table.stopped.is_some()) {
+        let is_stopped = table.as_ref().is_some_and(|table| table.stopped.is_some());
+        if worker.covers(&ends) || is_stopped || !worker.settings().is_enabled {
             return Ok(None);
         }
         let (_, bytes) = worker.behind(&ends);
@@ -377,10 +396,12 @@ impl Bridge {
     }
 
     pub(crate) fn is_enabled(&self, topic: &Topic) -> bool {
-        match topic.configs.get(ENABLE_CONFIG).map(String::as_str) {
-            None => !self.config().exclude_topics.matches(&topic.name),
-            Some(value) => value.eq_ignore_ascii_case("true"),
-        }
+        self.settings_of(topic).is_enabled
+    }
+
+    fn settings_of(&self, topic: &Topic) -> TableSettings {
+        let by_default = !self.config().exclude_topics.matches(&topic.name);
+        TableSettings::of(&topic.configs, by_default)
     }
 
     /// All topics; read again only where one has changed.
@@ -401,7 +422,7 @@ impl Bridge {
         *self.inner.topics.lock() = known;
         for topic in topics.iter() {
             if let Some(worker) = self.inner.workers.lock().get(&topic.id) {
-                worker.set_value_format(value_format(topic));
+                worker.set_settings(self.settings_of(topic));
             }
         }
         Ok(topics)
@@ -449,7 +470,7 @@ impl Bridge {
         let make = || {
             let worker = Worker::new(self.inner.shared.clone(), topic, name.to_owned());
             if let Some(known) = &known {
-                worker.set_value_format(value_format(known));
+                worker.set_settings(self.settings_of(known));
             }
             worker
         };
@@ -464,7 +485,7 @@ impl Bridge {
         match self.inner.metadata.topic_by_id(topic).await? {
             Some(known) => {
                 let worker = self.worker(topic, &known.name);
-                worker.set_value_format(value_format(&known));
+                worker.set_settings(self.settings_of(&known));
                 Ok(worker)
             }
             // The name of a topic that is gone is not needed any more.
@@ -475,12 +496,5 @@ impl Bridge {
     /// What went wrong while there was nothing to show.
     pub(crate) fn no_version(error: Error) -> Error {
         error.context("the table's first commit")
-    }
-}
-
-fn value_format(topic: &Topic) -> ValueFormat {
-    match topic.configs.get(VALUE_FORMAT_CONFIG).map(String::as_str) {
-        Some("raw") => ValueFormat::Raw,
-        _ => ValueFormat::Auto,
     }
 }

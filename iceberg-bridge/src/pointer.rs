@@ -70,6 +70,12 @@ impl TablePointer {
         }
     }
 
+    /// The same under another name.
+    #[must_use]
+    pub(crate) fn named(&self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self.clone() }
+    }
+
     /// The pointer after a commit.
     #[must_use]
     pub fn moved(&self, metadata_location: String) -> Self {

@@ -12,7 +12,7 @@ use floe_env::Result;
 use floe_metadata::facts::ChangeOutcome;
 use floe_store::ObjectStore;
 use kfs::TopicId;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Tables that one look at the catalog brings.
 const TABLES_PER_PAGE: usize = 1000;
@@ -48,15 +48,20 @@ impl Bridge {
     /// Removes the tables of all topics that are gone.
     pub(crate) async fn remove_tables(&self) -> Result<()> {
         let topics = self.topics().await?;
-        let known: BTreeSet<TopicId> = topics.iter().map(|topic| topic.id).collect();
+        let known: BTreeMap<TopicId, &str> =
+            topics.iter().map(|topic| (topic.id, topic.name.as_str())).collect();
         let mut after: Option<String> = None;
         loop {
             let namespace = &self.config().namespace;
             let page = self.pointers().list(namespace, after.as_deref(), TABLES_PER_PAGE).await?;
             // Asked for one by one are only those that the list lacks; a topic that has gone since
             // changes the list's revision, and the next sweep sees it.
-            for pointer in page.iter().filter(|pointer| !known.contains(&pointer.topic())) {
-                self.remove_if_gone(pointer).await?;
+            for pointer in &page {
+                match known.get(&pointer.topic()) {
+                    None => self.remove_if_gone(pointer).await?,
+                    // So that it is shown, also where its topic wants no table any more.
+                    Some(name) => drop(self.worker(pointer.topic(), name)),
+                }
             }
             match page.last() {
                 Some(last) if page.len() == TABLES_PER_PAGE => after = Some(last.name.clone()),

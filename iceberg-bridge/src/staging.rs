@@ -4,7 +4,7 @@
 
 use crate::budget::BACKGROUND_COMMITS_MAX;
 use crate::commit::{Gap, Staged, StagedFile, delete_unnamed, put};
-use crate::encode::{DecodeCounts, EncodedFile, Encoder, EncoderConfig};
+use crate::encode::{EncodedFile, Encoder, EncoderConfig};
 use crate::files::data_file;
 use crate::log_reader::{LogRead, LogReader, PartitionCut};
 use crate::mapping::Mapping;
@@ -30,9 +30,9 @@ const _: () = assert!(BACKGROUND_COMMITS_MAX < STAGINGS_MAX);
 /// Bytes of log that one commit takes at most. A cut that is further away is reached in several
 /// commits.
 const COMMIT_BYTES_MAX: usize = 512 << 20;
-/// A table's first commit takes no more than what was read in this time: until it is made, a look
-/// has nothing to show, and a broker that is killed begins again from nothing.
-const FIRST_STAGING: Duration = Duration::from_secs(2);
+/// One commit takes no more than what was read in this time: a look has something newer to show,
+/// and a broker that is killed loses no more of its work.
+const STAGING_TIME: Duration = Duration::from_secs(2);
 
 /// The first gap of a table whose topic had lost records before the table was made.
 const WHY_BEFORE_TABLE: &str = "removed from the log before the table was made";
@@ -49,8 +49,8 @@ pub(crate) struct StagedRange {
     pub(crate) log_bytes: usize,
     /// Offsets that were passed.
     pub(crate) offsets: i64,
-    /// What became of the values.
-    pub(crate) counts: DecodeCounts,
+    /// Files that were put already.
+    pub(crate) puts: u64,
 }
 
 /// Where staging begins.
@@ -102,7 +102,8 @@ impl Stager {
             gaps: start.gaps.clone(),
             log_bytes: 0,
             offsets: 0,
-            ends_at: start.is_new.then(|| self.env.monotonic() + FIRST_STAGING),
+            puts: 0,
+            ends_at: self.env.monotonic() + STAGING_TIME,
         };
         let reaches_cut = match self.stage_cut(start, cut, &mut work).await {
             Ok(reaches_cut) => reaches_cut,
@@ -115,11 +116,10 @@ impl Stager {
         };
         let encoder = work.take_encoder()?;
         let (counts, mapping) = (encoder.counts(), encoder.mapping().clone());
-        let Work { files, to, gaps, log_bytes, offsets, .. } = work;
-        let from_mapping = start.mapping.clone();
-        let staged =
-            Staged { from: start.committed.clone(), to, from_mapping, mapping, files, gaps };
-        Ok(StagedRange { staged, reaches_cut, log_bytes, offsets, counts })
+        let Work { files, to, gaps, log_bytes, offsets, puts, .. } = work;
+        let (from, from_mapping) = (start.committed.clone(), start.mapping.clone());
+        let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts };
+        Ok(StagedRange { staged, reaches_cut, log_bytes, offsets, puts })
     }
 
     /// False if the rest of the cut is for the next commit.
@@ -226,6 +226,7 @@ impl Stager {
             if let Some(bytes) = &file.bytes {
                 put(self.store.clone(), file.key.clone(), bytes.clone()).await?;
                 file.bytes = None;
+                work.puts += 1;
             }
         }
         Ok(())
@@ -241,14 +242,15 @@ struct Work {
     gaps: Vec<Gap>,
     log_bytes: usize,
     offsets: i64,
-    /// When a table's first commit must go.
-    ends_at: Option<Instant>,
+    puts: u64,
+    /// When the commit must go.
+    ends_at: Instant,
 }
 
 impl Work {
     /// The rest of the cut is for the next commit.
     fn is_enough(&self, now: Instant) -> bool {
-        let is_late = self.ends_at.is_some_and(|at| now >= at);
+        let is_late = now >= self.ends_at;
         self.log_bytes >= COMMIT_BYTES_MAX || (is_late && self.log_bytes > 0)
     }
 

@@ -1,7 +1,8 @@
 //! One table's work: its newest version, its turns, and the loop that runs them. A turn reads the
 //! pointer, stages what lies between the table's progress and the turn's cut, commits it, and
-//! starts again where somebody else was faster, or where one commit does not reach the cut: between
-//! two commits it queues behind the turns of other tables.
+//! starts again where somebody else was faster, or where one commit does not take it to its cut: a
+//! backfill is a turn of many commits, each of which is kept whatever happens to the next, and
+//! between two of them it queues behind the turns of other tables.
 
 use crate::budget::{CommitBudget, becomes_look};
 use crate::commit::{
@@ -9,14 +10,15 @@ use crate::commit::{
     StagedFile, TableCounts, TableHead,
 };
 use crate::config::BridgeConfig;
-use crate::encode::{DecodeCounts, EncoderConfig, ValueFormat};
+use crate::encode::{DecodeCounts, EncoderConfig};
 use crate::log_reader::{LogRange, LogReader, PartitionCut};
 use crate::mapping::Mapping;
 use crate::newest::Newest;
 use crate::pointer::TablePointers;
 use crate::progress::Progress;
 use crate::staging::{StagedRange, Stager, Start};
-use crate::status::{TableState, TableStatus, WorkerStatus};
+use crate::status::{Signs, TableStatus, WorkerStatus};
+use crate::table_settings::TableSettings;
 use crate::turns::{Turn, TurnEnd, Turns};
 use floe_env::{Env, Error, Instant, Lane, Result};
 use floe_store::ObjectStore;
@@ -88,12 +90,12 @@ struct State {
     record_bytes: i64,
     /// The copy of the table's progress that the metadata store has, as far as is known.
     published: Option<Progress>,
-    /// The newest commit did not reach its turn's cut.
+    /// The running turn's cut is further away than a look may wait.
     is_backfilling: bool,
     last_turn: Option<Instant>,
     /// The newest turns that failed, without one between that did not.
     failed_turns: u32,
-    value_format: ValueFormat,
+    settings: TableSettings,
 }
 
 impl Worker {
@@ -108,7 +110,7 @@ impl Worker {
             is_backfilling: false,
             last_turn: None,
             failed_turns: 0,
-            value_format: ValueFormat::Auto,
+            settings: TableSettings::default(),
         };
         let counts = Arc::new(CommitCounts::default());
         Arc::new(Self {
@@ -156,11 +158,13 @@ impl Worker {
         }
     }
 
-    /// True where waiting for a commit makes no sense: the table is stopped, or far behind.
+    /// True where waiting for a commit makes no sense: the table is not written, or far behind.
     pub(crate) fn is_hopeless(&self) -> bool {
         let state = self.state.lock();
         let is_stopped = |newest: &Newest| newest.head().stopped.is_some();
-        state.is_backfilling || state.newest.as_ref().is_some_and(is_stopped)
+        state.is_backfilling
+            || state.newest.as_ref().is_some_and(is_stopped)
+            || !state.settings.is_enabled
     }
 
     /// True if every row below `ends` is in the newest known version.
@@ -300,10 +304,22 @@ impl Worker {
         let _gate = self.commit_gate.lock().await;
         let base = self.newest_like(base).await?;
         let end = self.committer.replace(base, removed, files).await?;
+        Ok(self.take_over(end))
+    }
+
+    /// Takes files out whose rows are too old; see [`Committer::trim`].
+    pub(crate) async fn trim(&self, base: Arc<LoadedTable>, removed: Removed) -> Result<CommitEnd> {
+        let _gate = self.commit_gate.lock().await;
+        let base = self.newest_like(base).await?;
+        let end = self.committer.trim(base, removed).await?;
+        Ok(self.take_over(end))
+    }
+
+    fn take_over(&self, end: CommitEnd) -> CommitEnd {
         if let CommitEnd::Committed(table) = &end {
             self.set_newest(table.clone());
         }
-        Ok(end)
+        end
     }
 
     /// Lets a stopped table go on, as an operator has decided. `None` if there is no table.
@@ -367,7 +383,7 @@ impl Worker {
     }
 
     /// Runs a turn commit by commit. Between two of them the permit goes back, so that a table that
-    /// is far behind holds nobody up.
+    /// is far behind holds nobody up; it then goes on with those that nobody waits for.
     async fn run_turn(
         self: &Arc<Self>,
         turn: &Turn,
@@ -410,17 +426,26 @@ impl Worker {
             if self.covers(&ends) {
                 return Ok(true);
             }
+            let began = self.shared.env.monotonic();
             let (start, owner) = self.start(base.as_ref());
             let range = self.shared.stager.stage(&start, &cut).await?;
-            let reaches_cut = range.reaches_cut;
+            let (reaches_cut, passed) = (range.reaches_cut, range.offsets);
             if !self.commit(base, owner, range).await? {
                 continue;
             }
-            self.state.lock().is_backfilling = !reaches_cut;
             self.covers(&ends);
+            self.note_pace(passed, self.shared.env.monotonic() - began, &ends);
             return Ok(reaches_cut);
         }
         Err(Error::retry("others kept committing to the table"))
+    }
+
+    /// Tells by the pace of the newest commit whether the rest takes longer than a look may wait.
+    fn note_pace(&self, passed: i64, took: Duration, ends: &[i64]) {
+        let wide = |number: i64| u128::from(number.max(0).unsigned_abs());
+        let rest = wide(self.behind(ends).0);
+        let in_a_look = wide(passed) * self.shared.config.look_timeout.as_millis();
+        self.state.lock().is_backfilling = rest * took.as_millis() > in_a_look;
     }
 
     fn start(&self, base: Option<&Arc<LoadedTable>>) -> (Start, Ownership) {
@@ -429,7 +454,7 @@ impl Worker {
         let committed = base.map_or_else(|| Progress::start(topic), |base| base.progress.clone());
         let (scanned, gaps, format) = {
             let state = self.state.lock();
-            (state.scanned.clone(), state.gaps.clone(), state.value_format)
+            (state.scanned.clone(), state.gaps.clone(), state.settings.value_format)
         };
         let limits = self.shared.config.mapping_limits;
         let start = Start {
@@ -452,8 +477,9 @@ impl Worker {
         owner: Ownership,
         range: StagedRange,
     ) -> Result<bool> {
-        let (log_bytes, offsets, counts) = (range.log_bytes, range.offsets, range.counts);
-        let staged = range.staged;
+        let (log_bytes, offsets) = (range.log_bytes, range.offsets);
+        let (counts, staged) = (range.staged.counts, range.staged);
+        self.count_puts(range.puts);
         // Markers and aborted records alone are not worth a commit: they are passed again after a
         // restart.
         if staged.files.is_empty() && (staged.gaps.is_empty() || base.is_none()) {
@@ -496,44 +522,64 @@ impl Worker {
         }
     }
 
-    /// How values become rows from the next commit on.
-    pub(crate) fn set_value_format(&self, format: ValueFormat) {
-        self.state.lock().value_format = format;
+    /// What holds from the next commit on.
+    pub(crate) fn set_settings(&self, settings: TableSettings) {
+        self.state.lock().settings = settings;
+    }
+
+    pub(crate) fn settings(&self) -> TableSettings {
+        self.state.lock().settings
+    }
+
+    /// Counts objects that were put outside of a commit.
+    pub(crate) fn count_puts(&self, puts: u64) {
+        self.counts.puts.fetch_add(puts, Ordering::Relaxed);
+    }
+
+    /// Notes how many files are as large as they get.
+    pub(crate) fn note_full_files(&self, full_files: u64) {
+        self.state.lock().status.full_files = Some(full_files);
     }
 
     pub(crate) fn status(&self) -> TableStatus {
         let state = self.state.lock();
-        let newest = state.newest.as_ref().map(Newest::head);
+        let (newest, status) = (state.newest.as_ref().map(Newest::head), &state.status);
         let counts = newest.map_or_else(TableCounts::default, |table| table.counts);
-        let gap_offsets = counts.gap_offsets;
-        let stopped = newest.and_then(|table| table.stopped.clone());
-        let failing = state.status.failing();
-        let lost = (gap_offsets > 0)
-            .then(|| format!("{gap_offsets} offsets were lost before they were read"));
-        let (table_state, reason) = match (stopped, failing.clone().or(lost)) {
-            (Some(reason), _) => (TableState::Stopped, Some(reason)),
-            (None, Some(reason)) => (TableState::Degraded, Some(reason)),
-            (None, None) => (TableState::Running, None),
+        let lag_ms = status.lag_ms(self.shared.env.now_ms());
+        let signs = Signs {
+            stopped: newest.and_then(|table| table.stopped.clone()),
+            is_enabled: state.settings.is_enabled,
+            last_error: status.failing(),
+            gap_offsets: counts.gap_offsets,
+            is_backfilling: state.is_backfilling,
+            lag_records: status.lag_records,
+            lag: Duration::from_millis(lag_ms.unsigned_abs()),
+            lag_max: self.shared.config.lag_max,
         };
+        let (table_state, reason) = signs.judge();
         TableStatus {
             topic: self.topic,
             topic_name: self.topic_name.clone(),
             table: newest.map(|table| table.pointer.name.clone()),
             state: table_state,
             reason,
-            lag_records: state.status.lag_records,
-            lag_ms: state.status.lag_ms(self.shared.env.now_ms()),
-            commits: state.status.commits,
-            last_commit_ms: state.status.last_commit_ms,
-            last_error: failing,
-            gap_offsets,
+            lag_records: status.lag_records,
+            lag_ms,
+            commits: status.commits,
+            last_commit_ms: status.last_commit_ms.or(counts.committed_ms),
+            last_error: status.last_error.clone(),
+            gap_offsets: counts.gap_offsets,
             files: counts.files,
+            small_files: status.full_files.map(|full| counts.files.saturating_sub(full)),
             bytes: counts.bytes,
+            rescued_rows: counts.rescued_rows,
+            undecodable_rows: counts.undecodable_rows,
             conflicts: self.counts.conflicts.load(Ordering::Relaxed),
             puts: self.counts.puts.load(Ordering::Relaxed),
-            failures: state.status.failures,
+            failures: status.failures,
             columns: newest.map_or(0, |table| table.mapping.leaves()),
-            decoded: state.status.decoded,
+            retention_ms: state.settings.retention_ms,
+            decoded: status.decoded,
         }
     }
 }

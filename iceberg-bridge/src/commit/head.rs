@@ -35,15 +35,21 @@ pub struct TableHead {
     pub(super) file: Bytes,
 }
 
-/// What a snapshot's summary counts; 0 where it does not.
+/// What Floe's snapshots count; 0 where they do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounts {
     /// Offsets that no table can ever hold, over the table's whole life.
-    pub gap_offsets: i64,
-    /// Data files.
+    pub gap_offsets: u64,
+    /// Rows ever committed with something in `_kafka_rescued`.
+    pub rescued_rows: u64,
+    /// Rows ever committed with a `_kafka_error`.
+    pub undecodable_rows: u64,
+    /// Data files of the current snapshot.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// About when Floe committed last, ms since the Unix epoch.
+    pub committed_ms: Option<i64>,
 }
 
 impl TableHead {

@@ -4,6 +4,7 @@ use super::manifest::ExistingFile;
 use super::rewrite::{Listings, listings};
 use super::snapshot::Totals;
 use super::{LoadedTable, Staged};
+use crate::table_settings::RETENTION_CONFIG;
 use floe_env::Result;
 use floe_store::ObjectStore;
 use iceberg::spec::{DataFile, Operation};
@@ -23,6 +24,11 @@ pub(crate) struct Removed {
 impl Removed {
     pub(crate) fn len(&self) -> usize {
         self.files.len()
+    }
+
+    /// Their rows.
+    pub(crate) fn rows(&self) -> u64 {
+        self.files.values().map(DataFile::record_count).sum()
     }
 
     pub(super) fn has(&self, file: &ExistingFile) -> bool {
@@ -74,6 +80,8 @@ pub(super) enum Kind {
     Append,
     /// Puts files in the place of others with the same rows.
     Replace(Removed),
+    /// Takes out files whose rows are older than the table keeps them.
+    Trim(Removed),
     /// Goes on with a stopped table: no rows, a map, and a word in the summary.
     Resume(KnownStop, &'static str),
 }
@@ -87,7 +95,7 @@ impl Kind {
                     && base.progress == staged.from
                     && base.mapping == staged.from_mapping
             }
-            Self::Replace(_) => base.stopped.is_none(),
+            Self::Replace(_) | Self::Trim(_) => base.stopped.is_none(),
             Self::Resume(stop, _) => base.stopped.is_some() && KnownStop::of(base) == *stop,
         }
     }
@@ -96,19 +104,27 @@ impl Kind {
         match self {
             Self::Append | Self::Resume(..) => Operation::Append,
             Self::Replace(_) => Operation::Replace,
+            Self::Trim(_) => Operation::Delete,
+        }
+    }
+
+    /// The files that it takes out. Such a commit brings no rows: it may be made however far the
+    /// table has got meanwhile.
+    pub(super) fn taken_out(&self) -> Option<&Removed> {
+        match self {
+            Self::Replace(removed) | Self::Trim(removed) => Some(removed),
+            Self::Append | Self::Resume(..) => None,
         }
     }
 
     pub(super) fn removed(&self) -> Totals {
-        match self {
-            Self::Replace(removed) => Totals::of(removed.files.values()),
-            Self::Append | Self::Resume(..) => Totals::default(),
-        }
+        self.taken_out().map_or_else(Totals::default, |removed| Totals::of(removed.files.values()))
     }
 
     pub(super) fn note(&self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Resume(_, how) => Some((super::RESUMED_KEY, how)),
+            Self::Trim(_) => Some((super::TRIMMED_KEY, RETENTION_CONFIG)),
             Self::Append | Self::Replace(_) => None,
         }
     }

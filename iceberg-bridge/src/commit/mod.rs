@@ -37,8 +37,12 @@ pub(crate) use kind::Removed;
 pub(crate) use outcome::{delete_unnamed, put};
 pub use resume::ResumeFrom;
 pub use snapshot::Ownership;
-pub use table::{CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, TAG, TOPIC_PROPERTY};
+pub use table::{
+    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, RESCUED_ROWS_KEY, TABLE_NAME_PROPERTY, TAG,
+    TOPIC_NAME_PROPERTY, TOPIC_PROPERTY, UNDECODABLE_ROWS_KEY,
+};
 
+use crate::encode::DecodeCounts;
 use crate::mapping::Mapping;
 use crate::names;
 use crate::place::TablePlace;
@@ -63,6 +67,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Summary key: how an operator let a stopped table go on.
 pub const RESUMED_KEY: &str = "floe.resumed";
+
+/// Summary key: by which of the topic's settings rows left the table.
+pub const TRIMMED_KEY: &str = "floe.trimmed";
 
 /// Attempts of one commit against others that move the pointer without moving progress.
 const ATTEMPTS_MAX: usize = 5;
@@ -108,6 +115,8 @@ pub struct Staged {
     pub files: Vec<StagedFile>,
     /// Less this.
     pub gaps: Vec<Gap>,
+    /// What became of the values.
+    pub counts: DecodeCounts,
 }
 
 /// How a commit ended.
@@ -213,11 +222,12 @@ impl Committer {
         mut staged: Staged,
     ) -> Result<CommitEnd> {
         let place = self.place(owner.topic, owner.table);
-        let onto = Onto { place: &place, base: None, metadata: empty_table(&owner, place.url())? };
-        let Some(prepared) = self.put_attempt(onto, &mut staged, &Kind::Append).await? else {
-            return Ok(CommitEnd::Overtaken);
-        };
         for name in names::candidates(topic_name, owner.topic) {
+            let metadata = empty_table(&owner, (topic_name, &name), place.url())?;
+            let onto = Onto { place: &place, base: None, metadata };
+            let Some(prepared) = self.put_attempt(onto, &mut staged, &Kind::Append).await? else {
+                return Ok(CommitEnd::Overtaken);
+            };
             let place_in_catalog = (namespace, name.as_str());
             let pointer = TablePointer::new(
                 place_in_catalog,
@@ -233,8 +243,10 @@ impl Committer {
             if let Some(current) = self.load_after(made, owner.topic, &staged, &prepared).await? {
                 return self.after_conflict(current, staged, &prepared).await;
             }
+            // The name is another topic's.
+            self.discard_attempt(&prepared).await;
         }
-        self.discard(&staged, &prepared).await;
+        self.discard_data(&staged).await;
         Err(Error::limit(format!("no free table name for topic {topic_name}")))
     }
 
@@ -257,10 +269,29 @@ impl Committer {
         removed: Removed,
         files: Vec<StagedFile>,
     ) -> Result<CommitEnd> {
+        self.take_out(base, files, &Kind::Replace(removed)).await
+    }
+
+    /// Takes files out whose rows are too old. `Overtaken` where one of them is not in the table
+    /// any more.
+    ///
+    /// # Errors
+    /// `UnknownOutcome` where it may have been done; all others mean that nothing has changed.
+    pub(crate) async fn trim(&self, base: Arc<LoadedTable>, removed: Removed) -> Result<CommitEnd> {
+        self.take_out(base, Vec::new(), &Kind::Trim(removed)).await
+    }
+
+    async fn take_out(
+        &self,
+        base: Arc<LoadedTable>,
+        files: Vec<StagedFile>,
+        kind: &Kind,
+    ) -> Result<CommitEnd> {
         let (from, to) = (base.progress.clone(), base.progress.clone());
         let (from_mapping, mapping) = (base.mapping.clone(), base.mapping.clone());
-        let staged = Staged { from, to, from_mapping, mapping, files, gaps: Vec::new() };
-        self.commit(base, staged, &Kind::Replace(removed)).await
+        let (gaps, counts) = (Vec::new(), DecodeCounts::default());
+        let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts };
+        self.commit(base, staged, kind).await
     }
 
     async fn commit(
@@ -276,9 +307,8 @@ impl Committer {
                 self.discard_data(&staged).await;
                 return Ok(CommitEnd::Overtaken);
             }
-            if let Kind::Replace(_) = kind {
-                // The rows are the same, however far the table has got meanwhile, and so are the
-                // columns that they have.
+            if kind.taken_out().is_some() {
+                // It brings no rows, however far the table has got meanwhile, and no columns.
                 staged.to = base.progress.clone();
                 staged.mapping = base.mapping.clone();
             }
@@ -395,6 +425,7 @@ impl Committer {
             progress: &staged.to,
             gaps: &staged.gaps,
             mapping: &staged.mapping,
+            counts: &staged.counts,
         };
         let location = base.map(|base| base.pointer.metadata_location.clone());
         let no_refs = Refs::new();
@@ -460,7 +491,7 @@ impl Committer {
             prepared.manifests.push(manifest);
         }
         let Some(base) = base else { return Ok(true) };
-        if let Kind::Replace(removed) = kind {
+        if let Some(removed) = kind.taken_out() {
             let (env, store) = (&self.env, &self.store);
             let rewriting = Rewriting { env, store, place, metadata: &metadata, snapshot };
             let left = rewriting.manifests_without(&base.manifests, removed, prepared).await?;

@@ -13,6 +13,7 @@ use super::columns::{mapping_of, recorded_mapping};
 use super::kind::{Kind, KnownStop};
 use super::table::{Maps, maps, owner_problem};
 use super::{CommitEnd, Committer, Gap, LoadedTable, Staged};
+use crate::encode::DecodeCounts;
 use crate::mapping::Mapping;
 use crate::progress::Progress;
 use crate::schema::iceberg_schema;
@@ -84,6 +85,7 @@ impl Committer {
             mapping,
             files: Vec::new(),
             gaps,
+            counts: DecodeCounts::default(),
         };
         let kind = Kind::Resume(KnownStop::of(&base), from.name());
         self.commit(base, staged, &kind).await
@@ -98,14 +100,7 @@ fn newest(maps: Maps, topic: TopicId, reason: &str) -> Result<Progress> {
         return Err(Error::invalid(format!("{remedy} ({reason})")));
     }
     match (maps.main, maps.tagged) {
-        (Some(mut main), Some(tagged)) => {
-            for (partition, next) in tagged.next_offsets.iter().enumerate() {
-                if *next > main.next_offset(partition) {
-                    main.advance(partition, *next);
-                }
-            }
-            Ok(main)
-        }
+        (Some(main), Some(tagged)) => Ok(main.max(&tagged)),
         (Some(known), None) | (None, Some(known)) => Ok(known),
         (None, None) => {
             let remedy = "no snapshot says what was committed last; resume with rewind";

@@ -5,6 +5,7 @@ use super::columns::mapping_of;
 use super::head::{TableCounts, TableHead, metadata_of};
 use super::manifest::{ExistingFile, parse_list, parse_manifest};
 use super::refs::parse_refs;
+use super::snapshot::BACKDATED_MS;
 use crate::mapping::Mapping;
 use crate::place::TablePlace;
 use crate::pointer::TablePointer;
@@ -34,8 +35,16 @@ pub const TAG: &str = "floe";
 pub const CLUSTER_PROPERTY: &str = "floe.cluster-id";
 /// Table property: the topic whose history the table is.
 pub const TOPIC_PROPERTY: &str = "floe.topic-id";
+/// Table property: the topic's name.
+pub const TOPIC_NAME_PROPERTY: &str = "floe.topic-name";
+/// Table property: the name that the table was made with, without its namespace.
+pub const TABLE_NAME_PROPERTY: &str = "floe.table-name";
 /// Summary key: offsets that no table can ever hold, over the table's whole life.
 pub const GAP_OFFSETS_KEY: &str = "floe.gap-offsets";
+/// Summary key: rows ever committed with something in `_kafka_rescued`.
+pub const RESCUED_ROWS_KEY: &str = "floe.rescued-rows";
+/// Summary key: rows ever committed with a `_kafka_error`.
+pub const UNDECODABLE_ROWS_KEY: &str = "floe.undecodable-rows";
 
 /// One version of a table, whole.
 #[derive(Debug)]
@@ -76,6 +85,19 @@ impl LoadedTable {
             head.manifests = parse_list(&url, &get(store, &head.place.key_of(&url)?).await?)?;
         }
         Ok(Self { head: Arc::new(head), metadata, metadata_json })
+    }
+
+    /// Why it is not the table of the pointer's topic, if so.
+    pub(crate) fn owner_problem(&self, cluster: ClusterId) -> Option<String> {
+        owner_problem(&self.metadata, cluster, &self.pointer)
+    }
+
+    /// The furthest that it ever got, as far as it says: also where it is stopped, behind which
+    /// offsets nothing was ever committed.
+    pub(crate) fn furthest(&self) -> Progress {
+        let known = maps(&self.metadata).ok();
+        let known = known.into_iter().flat_map(|maps| [maps.main, maps.tagged]).flatten();
+        known.fold(self.progress.clone(), |furthest, map| furthest.max(&map))
     }
 
     /// The manifests of one of its snapshots.
@@ -156,19 +178,30 @@ impl Decoded {
     }
 }
 
-/// What the current snapshot counts.
+/// What Floe's snapshots count: of the whole life, and of the current one.
 pub(super) fn counts_of(metadata: &TableMetadata) -> TableCounts {
     let summary = |key| summary_value(metadata.current_snapshot()?, key);
     let total = |key| summary(key).and_then(|count| count.parse().ok()).unwrap_or(0);
+    let own = metadata.snapshot_for_ref(TAG);
     TableCounts {
-        gap_offsets: summary(GAP_OFFSETS_KEY).and_then(|count| count.parse().ok()).unwrap_or(0),
+        gap_offsets: life_count(metadata, GAP_OFFSETS_KEY),
+        rescued_rows: life_count(metadata, RESCUED_ROWS_KEY),
+        undecodable_rows: life_count(metadata, UNDECODABLE_ROWS_KEY),
         files: total("total-data-files"),
         bytes: total("total-files-size"),
+        committed_ms: own.map(|own| own.timestamp_ms() + BACKDATED_MS),
     }
 }
 
 pub(super) fn summary_value<'a>(snapshot: &'a Snapshot, key: &str) -> Option<&'a str> {
     snapshot.summary().additional_properties.get(key).map(String::as_str)
+}
+
+/// Floe's newest snapshot carries such counts on: those that others make do not.
+pub(super) fn life_count(metadata: &TableMetadata, key: &str) -> u64 {
+    let own = metadata.snapshot_for_ref(TAG);
+    let count = own.and_then(|own| summary_value(own, key));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// A whole object that must be there.

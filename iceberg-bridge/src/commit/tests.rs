@@ -64,6 +64,7 @@ impl Rig {
             mapping,
             files: files.collect(),
             gaps: Vec::new(),
+            counts: encoder.counts(),
         }
     }
 
@@ -169,7 +170,8 @@ async fn another_topic_of_the_same_table_name_gets_a_suffix() {
     let from = Progress::start(other);
     let to = Progress { topic: other, next_offsets: vec![1] };
     let (from_mapping, mapping) = (Mapping::new(), Mapping::new());
-    let staged = Staged { from, to, from_mapping, mapping, files: Vec::new(), gaps: Vec::new() };
+    let (files, gaps, counts) = (Vec::new(), Vec::new(), DecodeCounts::default());
+    let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts };
     let table = committed(committer.create("kafka", "ORDERS", owner, staged).await);
     assert_eq!(table.pointer.name, "orders_00000071");
 }
@@ -296,7 +298,7 @@ async fn a_table_that_is_not_ours_is_stopped() {
     let newest = rig.newest().await;
     assert!(newest.stopped.as_ref().unwrap().starts_with("not ours"));
     let owner = Ownership { table: base.pointer.table_id, ..rig.owner() };
-    let empty = empty_table(&owner, base.place.url()).unwrap();
+    let empty = empty_table(&owner, ("Orders", "orders"), base.place.url()).unwrap();
     rig.replace(&newest, &empty).await;
     assert!(rig.newest().await.stopped.as_ref().unwrap().starts_with("replaced"));
     assert!(is_overtaken(rig.append(&base, 10, 20).await));
@@ -350,7 +352,7 @@ impl History {
     fn new(rules: ExpiryRules) -> Self {
         let owner =
             Ownership { cluster: ClusterId(Uuid::nil()), topic: TOPIC, table: Uuid::from_u128(3) };
-        let metadata = empty_table(&owner, "memory:///t").unwrap();
+        let metadata = empty_table(&owner, ("Orders", "orders"), "memory:///t").unwrap();
         Self { metadata, refs: Refs::new(), rules }
     }
 
@@ -368,6 +370,7 @@ impl History {
             gaps: &[],
             note: None,
             mapping: &Mapping::new(),
+            counts: &DecodeCounts::default(),
         };
         let location = Some(format!("{url}/metadata/{at:05}.gz.metadata.json"));
         let list =

@@ -61,6 +61,15 @@ pub struct FoldCounts {
     pub bytes: AtomicU64,
 }
 
+/// The files of a table.
+struct Found {
+    /// Those that may be folded: Floe's own, while nobody has written deletes, which belong to the
+    /// files that they were written for.
+    candidates: Vec<Candidate>,
+    /// How many are as large as they get.
+    full_files: u64,
+}
+
 /// What is known of folding.
 #[derive(Debug, Default)]
 pub(crate) struct FoldState {
@@ -128,9 +137,10 @@ impl Bridge {
     }
 
     async fn fold(&self, worker: &Worker, base: Arc<LoadedTable>) -> Result<bool> {
-        let candidates = self.candidates(&base).await?;
-        let candidates = self.fold_state().lock().readable(worker.topic, candidates);
         let rules = self.config().fold.for_files_of(full_file_bytes(&base));
+        let Found { candidates, full_files } = self.look_through(&base, &rules).await?;
+        worker.note_full_files(full_files);
+        let candidates = self.fold_state().lock().readable(worker.topic, candidates);
         let Some(fold) = plan(candidates, &rules, self.env().now_ms()) else { return Ok(false) };
         let merged = match self.merged(&base, &fold).await {
             Ok(merged) => merged,
@@ -147,6 +157,7 @@ impl Bridge {
         // Before the commit, so that no look waits for it.
         removed.locate(&self.shared_store(), &base).await?;
         let files = self.put_merged(&base, &fold, merged).await?;
+        worker.count_puts(files.len() as u64);
         let bytes: u64 = files.iter().map(|file| file.data_file.file_size_in_bytes()).sum();
         let count = removed.len();
         let CommitEnd::Committed(table) = worker.replace(base, removed, files).await? else {
@@ -185,17 +196,18 @@ impl Bridge {
         Ok(files)
     }
 
-    /// Files of the table that may be folded: Floe's own, while nobody has written deletes, which
-    /// belong to the files that they were written for.
-    async fn candidates(&self, base: &LoadedTable) -> Result<Vec<Candidate>> {
-        let mut manifests: Vec<_> = base.manifests.iter().collect();
-        if manifests.iter().any(|manifest| manifest.content == ManifestContentType::Deletes) {
-            return Ok(Vec::new());
-        }
+    /// Reads which files the table has.
+    async fn look_through(&self, base: &LoadedTable, rules: &FoldRules) -> Result<Found> {
+        let (deletes, mut manifests): (Vec<_>, Vec<_>) = base
+            .manifests
+            .iter()
+            .partition(|manifest| manifest.content == ManifestContentType::Deletes);
         manifests.sort_by_key(|manifest| std::cmp::Reverse(manifest.sequence_number));
-        let mut candidates = Vec::new();
+        let (mut candidates, mut full_files) = (Vec::new(), 0);
         for manifest in manifests.into_iter().take(MANIFESTS_MAX) {
             for file in base.files_of(self.store(), manifest).await? {
+                let is_full = file.data_file.file_size_in_bytes() >= rules.full_bytes();
+                full_files += u64::from(is_full);
                 let Some(generation) = base.place.generation_of(file.data_file.file_path()) else {
                     continue;
                 };
@@ -210,7 +222,10 @@ impl Bridge {
                 });
             }
         }
-        Ok(candidates)
+        if !deletes.is_empty() {
+            candidates.clear();
+        }
+        Ok(Found { candidates, full_files })
     }
 
     async fn merged(&self, base: &LoadedTable, fold: &Fold) -> Result<Vec<Merged>, Failure> {

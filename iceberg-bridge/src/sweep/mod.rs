@@ -115,7 +115,7 @@ async fn owner_of(
 }
 
 /// The name of the first folder of table files behind another.
-async fn next_folder(
+pub(crate) async fn next_folder(
     store: &dyn ObjectStore,
     cluster: ClusterId,
     after: Option<String>,
@@ -265,7 +265,7 @@ impl Bridge {
 }
 
 /// Topic and table of a folder's name.
-fn ids_of(folder: &str) -> Option<(TopicId, Uuid)> {
+pub(crate) fn ids_of(folder: &str) -> Option<(TopicId, Uuid)> {
     const UUID_LENGTH: usize = 36;
     let (topic, table) = (folder.get(..UUID_LENGTH)?, folder.get(UUID_LENGTH + 1..)?);
     Some((TopicId(Uuid::parse_str(topic).ok()?), Uuid::parse_str(table).ok()?))

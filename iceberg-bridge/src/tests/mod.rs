@@ -8,6 +8,8 @@ mod fences;
 pub(crate) mod json_rows;
 mod json_tables;
 mod looks;
+mod recover;
 mod removal;
+mod retention;
 pub(crate) mod support;
 mod sweep;

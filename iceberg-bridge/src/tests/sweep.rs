@@ -100,6 +100,7 @@ async fn a_commit_that_slept_through_a_sweep_loses() {
         mapping: base.mapping.clone(),
         files: vec![StagedFile { data_file, key: key.clone(), bytes: None }],
         gaps: Vec::new(),
+        counts: Default::default(),
     };
     for _ in 0..3 {
         pass(&bridge).await;
@@ -199,7 +200,7 @@ async fn nothing_goes_while_deletion_is_stopped() {
     let metadata = &world.metadata;
     metadata.initialise_cluster(world.cluster).await.unwrap();
     let previous = metadata.incarnation().await.unwrap().unwrap();
-    metadata.begin_incarnation(previous, first, "a backup was put back").await.unwrap();
+    metadata.begin_incarnation(previous, (first, 1), "a backup was put back").await.unwrap();
     let before = world.store.keys().await;
     for _ in 0..4 {
         pass(&bridge).await;

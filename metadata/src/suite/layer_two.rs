@@ -57,6 +57,29 @@ pub(super) async fn topics(context: &Context) {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
+pub(super) async fn topics_made_anew(context: &Context) {
+    let (id, name) = (context.fresh_topic(), format!("lost/{}", context.number));
+    let store = &context.store;
+    let before = store.topics_revision().await.unwrap();
+    let made = store.recreate_topic(id, &name, &[7, 0]).await.unwrap();
+    let TopicCreation::Created(topic) = made else { panic!("it is there: {made:?}") };
+    assert_eq!((topic.id, topic.partition_count), (id, 2));
+    assert_eq!(store.topic_by_name(&name).await.unwrap(), Some(topic.clone()));
+    assert!(store.topics_revision().await.unwrap() > before);
+    let ends = async |index| {
+        let partition = TopicPartition { topic: id, partition: PartitionIndex(index) };
+        let state = context.state(partition).await.unwrap();
+        (state.log_start_offset, state.high_watermark)
+    };
+    assert_eq!((ends(0).await, ends(1).await), ((7, 7), (0, 0)));
+    let again = store.recreate_topic(id, "other", &[7]).await.unwrap();
+    assert_eq!(again, TopicCreation::AlreadyExists(topic.clone()), "its id is taken");
+    let again = store.recreate_topic(context.fresh_topic(), &name, &[7]).await.unwrap();
+    assert_eq!(again, TopicCreation::AlreadyExists(topic), "its name is taken");
+    let error = store.recreate_topic(context.fresh_topic(), "none", &[]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
 pub(super) async fn topic_configs_and_partitions(context: &Context) {
     let topic = created(context, &format!("configs-{}", context.number), 2).await;
     let configs = BTreeMap::from([("retention.ms".to_owned(), "5".to_owned())]);
@@ -231,7 +254,7 @@ pub(super) async fn new_incarnation(context: &Context) {
     let ids = context.store.allocate_producer_ids(1).await.unwrap();
     let previous = context.store.incarnation().await.unwrap().unwrap();
     let next = Uuid::from_u128(99);
-    let begin = |previous, next| context.store.begin_incarnation(previous, next, "restored");
+    let begin = |previous, next| context.store.begin_incarnation(previous, (next, 1), "restored");
     assert_eq!(begin(next, previous).await.unwrap(), ChangeOutcome::Rejected);
     assert_eq!(context.store.deletion_stop().await.unwrap(), None);
     assert_eq!(begin(previous, next).await.unwrap(), ChangeOutcome::Applied);
@@ -253,4 +276,15 @@ pub(super) async fn new_incarnation(context: &Context) {
     assert_eq!(allow(&stop).await.unwrap(), ChangeOutcome::Applied);
     assert_eq!(context.store.deletion_stop().await.unwrap(), None);
     assert_eq!(allow(&stop).await.unwrap(), ChangeOutcome::Rejected);
+    // A later one leaps further, from wherever it begins: past all that came before it.
+    let last = (Uuid::from_u128(100), 2);
+    let begun = context.store.begin_incarnation(next, last, "restored").await.unwrap();
+    assert_eq!(begun, ChangeOutcome::Applied);
+    let latest = context.register(broker.id).await;
+    assert!(latest.epoch.0 > again.epoch.0 + 2_000_000);
+    let beyond = (Uuid::from_u128(101), 22);
+    let error = context.store.begin_incarnation(last.0, beyond, "restored").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit);
+    let stop = context.store.deletion_stop().await.unwrap().unwrap();
+    assert_eq!(context.store.allow_deletion(&stop).await.unwrap(), ChangeOutcome::Applied);
 }

@@ -101,6 +101,11 @@ pub(super) struct TablesArguments {
 pub(super) enum TablesCommand {
     /// List all tables (the default).
     List,
+    /// Show all that is known of one table.
+    Describe {
+        /// The table's name.
+        name: String,
+    },
     /// Let a stopped table go on. `floe tables` says why it was stopped.
     #[command(group = ArgGroup::new("from").required(true))]
     Resume {
@@ -113,6 +118,14 @@ pub(super) enum TablesCommand {
         #[arg(long, group = "from")]
         from_here: bool,
     },
+    /// Bring all tables back after the metadata store was lost. No broker may run.
+    Recover(RecoverArguments),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RecoverArguments {
+    #[command(flatten)]
+    pub(super) settings: SettingFlags,
 }
 
 #[derive(Subcommand, Debug)]

@@ -17,6 +17,7 @@ mod runtime;
 mod segments;
 mod serve;
 mod settings;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -72,7 +73,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, assembly: Arc<dyn Asse
         Command::Serve(arguments) => serve::run(arguments, assembly),
         Command::Config(arguments) => config_command::run(arguments),
         Command::Topics(arguments) => remote::topics(arguments),
-        Command::Tables(arguments) => remote::tables(arguments),
+        Command::Tables(arguments) => tables::run(arguments, assembly),
         Command::Segments(SegmentsCommand::Inspect(arguments)) => segments::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments, assembly),
         Command::Restore(arguments) => restore::run(arguments, assembly),

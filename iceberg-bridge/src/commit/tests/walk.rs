@@ -237,7 +237,7 @@ async fn a_table_that_was_dropped_and_made_again_is_never_written() {
     let base = rig.create().await;
     // Another uuid, first with our properties and then without.
     let owner = Ownership { table: Uuid::from_u128(99), ..rig.owner() };
-    let copied = empty_table(&owner, base.place.url()).unwrap();
+    let copied = empty_table(&owner, ("Orders", "orders"), base.place.url()).unwrap();
     rig.replace(&base, &copied).await;
     let stopped = rig.stopped().await;
     assert!(stopped.stopped.as_ref().unwrap().contains("uuid"), "{:?}", stopped.stopped);

@@ -19,6 +19,7 @@ use floe_env::{Background, Env, Error, Instant, Result, Shutdown};
 use floe_metadata::MetadataStore;
 use floe_metadata::topics::Topic;
 use floe_store::ObjectStore;
+use futures::stream::{self, StreamExt};
 use kfs::TopicId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -27,7 +28,10 @@ use std::time::Duration;
 
 /// Tables of deleted topics are looked for when topics have changed, and this often: a commit that
 /// was under way may have made one since.
-const SWEEP_PAUSE: Duration = Duration::from_secs(60);
+const REMOVAL_PAUSE: Duration = Duration::from_secs(60);
+
+/// Tables that a list of them makes at the same time.
+const TABLES_MADE_MAX: usize = 16;
 
 /// From the log to tables. A cheap handle.
 #[derive(Clone)]
@@ -40,8 +44,8 @@ struct Inner {
     metadata: MetadataStore,
     topics: Mutex<KnownTopics>,
     workers: Mutex<BTreeMap<TopicId, Arc<Worker>>>,
-    /// The newest sweep: the topics' revision then, and when it was.
-    swept: Mutex<Option<(Option<u64>, Instant)>>,
+    /// The newest look for tables of deleted topics: the topics' revision then, and when it was.
+    removed: Mutex<Option<(Option<u64>, Instant)>>,
     orphans: Mutex<SweepState>,
     sweep_counts: SweepCounts,
     folds: Mutex<FoldState>,
@@ -56,6 +60,8 @@ struct Inner {
 struct KnownTopics {
     revision: Option<u64>,
     topics: Arc<Vec<Topic>>,
+    /// Where each is among them.
+    positions: Arc<BTreeMap<TopicId, usize>>,
 }
 
 impl std::fmt::Debug for Bridge {
@@ -85,7 +91,7 @@ impl Bridge {
         log: Arc<dyn LogReader>,
     ) -> Self {
         let shared = Arc::new(Shared::new(env, config, store, pointers, log));
-        let (topics, workers, swept) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (topics, workers, removed) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (orphans, sweep_counts) = (Mutex::default(), SweepCounts::default());
         let (folds, fold_counts) = (Mutex::default(), FoldCounts::default());
         let (trims, trim_counts) = (Mutex::default(), TrimCounts::default());
@@ -94,7 +100,7 @@ impl Bridge {
             metadata,
             topics,
             workers,
-            swept,
+            removed,
             orphans,
             sweep_counts,
             folds,
@@ -130,12 +136,13 @@ impl Bridge {
     /// One round of the upkeep.
     ///
     /// # Errors
-    /// Whatever the stores answer; the next round goes on.
+    /// The first that the stores answer; further ones are logged, and the next round goes on.
     pub async fn keep_up(&self) -> Result<()> {
-        let swept = self.sweep_orphans().await;
-        let trimmed = self.trim_next().await;
-        let folded = self.fold_next().await;
-        swept.and(trimmed).and(folded).map(|_| ())
+        let ended = [self.sweep_orphans().await, self.trim_next().await, self.fold_next().await];
+        let mut errors = ended.into_iter().filter_map(Result::err);
+        let first = errors.next();
+        errors.for_each(|error| tracing::warn!(%error, "a table's upkeep failed too"));
+        first.map_or(Ok(()), Err)
     }
 
     /// What folds have done since the broker started.
@@ -187,7 +194,7 @@ impl Bridge {
     /// The first that a topic had; the others have had their turn all the same.
     pub async fn round(&self) -> Result<()> {
         let topics = self.topics().await?;
-        let mut first_error = self.sweep().await.err();
+        let mut first_error = self.remove_what_is_gone().await.err();
         let tables: Vec<(&Topic, Arc<Worker>)> =
             topics.iter().filter_map(|topic| Some((topic, self.worker_of_topic(topic)?))).collect();
         let counts: Vec<(TopicId, i32)> =
@@ -197,10 +204,11 @@ impl Bridge {
         for ((_, worker), cut) in tables.into_iter().zip(cuts) {
             let visited = self.visit(&worker, cut).await;
             let published = self.publish_progress(&worker).await;
-            match visited.and_then(|visited| published.map(|()| visited)) {
+            let visited = visited.and_then(|visited| published.map(|()| visited));
+            worker.note_visit(visited.as_ref().err());
+            match visited {
                 Ok(visited) => due.extend(visited),
                 Err(error) => {
-                    worker.note_error(&error);
                     first_error.get_or_insert(error);
                 }
             }
@@ -213,23 +221,24 @@ impl Bridge {
     }
 
     /// Removes what deleted topics have left, where it may have become more.
-    async fn sweep(&self) -> Result<()> {
+    async fn remove_what_is_gone(&self) -> Result<()> {
         let (revision, now) = (self.inner.topics.lock().revision, self.env().monotonic());
-        let swept = *self.inner.swept.lock();
+        let removed = *self.inner.removed.lock();
         let is_fresh = |(at_revision, at): (Option<u64>, Instant)| {
-            at_revision == revision && now < at + SWEEP_PAUSE
+            at_revision == revision && now < at + REMOVAL_PAUSE
         };
-        if swept.is_some_and(is_fresh) {
+        if removed.is_some_and(is_fresh) {
             return Ok(());
         }
         self.remove_tables().await?;
         self.delete_files().await?;
-        *self.inner.swept.lock() = Some((revision, now));
+        *self.inner.removed.lock() = Some((revision, now));
         Ok(())
     }
 
-    /// Gives the metadata store its copy of a table's progress, for retention and metrics. It may
-    /// be older than the table, never newer.
+    /// Gives the metadata store its copy of a table's progress, for retention and metrics. It is
+    /// older than the table, or as old; where others have rolled the table back it is newer, until
+    /// the bridge reads that version.
     async fn publish_progress(&self, worker: &Worker) -> Result<()> {
         let Some(progress) = worker.unpublished_progress() else { return Ok(()) };
         let copy = Bytes::from(progress.pack());
@@ -274,7 +283,8 @@ impl Bridge {
     /// Looks at a table: all that was committed to its topic when the call began is in the answer,
     /// or the answer says how far it is behind. `None` if there is no such table.
     ///
-    /// # Errors Whatever the stores answer while there is no version to show.
+    /// # Errors
+    /// Whatever the stores answer while there is no version to show.
     pub async fn look(&self, name: &str) -> Result<Option<LookAnswer>> {
         let namespace = &self.config().namespace;
         if let Some(pointer) = self.inner.shared.pointers.by_name(namespace, name).await? {
@@ -331,26 +341,54 @@ impl Bridge {
     }
 
     /// Names of tables behind `after`, `limit` at most. A topic whose first record was acknowledged
-    /// before the call has its table in the list.
+    /// before the call has its table in the list, unless that takes longer than a look may wait.
     ///
     /// # Errors
-    /// Whatever the stores answer.
+    /// Whatever the metadata store answers.
     pub async fn table_names(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>> {
         self.make_missing().await?;
+        self.made_table_names(after, limit).await
+    }
+
+    /// The same, of tables that are there already.
+    pub(crate) async fn made_table_names(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>> {
         let namespace = &self.config().namespace;
         let pointers = self.inner.shared.pointers.list(namespace, after, limit).await?;
         Ok(pointers.into_iter().map(|pointer| pointer.name).collect())
     }
 
-    /// Makes the tables of topics that have records and no table yet, as the next round would.
+    /// Makes the tables of topics that have records and no table yet, as the next round would. One
+    /// that cannot be made, or not in time, is left to that.
     async fn make_missing(&self) -> Result<()> {
-        for topic in self.topics().await?.iter().filter(|topic| self.is_enabled(topic)) {
-            let worker = self.worker(topic.id, &topic.name);
-            if worker.status().table.is_none() && worker.refresh_head().await?.is_none() {
-                self.look_at(&worker).await?;
-            }
+        let topics = self.topics().await?;
+        let enabled = topics.iter().filter(|topic| self.is_enabled(topic));
+        let workers = enabled.map(|topic| self.worker(topic.id, &topic.name));
+        let missing: Vec<_> = workers.filter(|worker| worker.head().is_none()).collect();
+        let bridge = self.clone();
+        let making = stream::iter(missing).for_each_concurrent(TABLES_MADE_MAX, move |worker| {
+            let bridge = bridge.clone();
+            async move { bridge.make(&worker).await }
+        });
+        if self.env().timeout(self.config().look_timeout, making).await.is_none() {
+            tracing::warn!("tables are not listed: to make them takes longer than a look may wait");
         }
         Ok(())
+    }
+
+    async fn make(&self, worker: &Arc<Worker>) {
+        // Another broker may have made it.
+        let made = match worker.refresh_head().await {
+            Ok(None) => self.look_at(worker).await.err(),
+            found => found.err(),
+        };
+        if let Some(error) = made {
+            let topic = &worker.topic_name;
+            tracing::warn!(%topic, %error, "a table is not listed: it could not be made");
+        }
     }
 
     pub(crate) async fn look_at(&self, worker: &Arc<Worker>) -> Result<Option<LookAnswer>> {
@@ -377,9 +415,11 @@ impl Bridge {
             }
         }
         let topics = Arc::new(metadata.topics().await?);
-        let known = KnownTopics { revision: Some(revision), topics: topics.clone() };
+        let positions: Arc<BTreeMap<TopicId, usize>> =
+            Arc::new(topics.iter().enumerate().map(|(at, topic)| (topic.id, at)).collect());
+        self.forget_workers(&positions);
+        let known = KnownTopics { revision: Some(revision), topics: topics.clone(), positions };
         *self.inner.topics.lock() = known;
-        self.forget_workers(&topics);
         for topic in topics.iter() {
             if let Some(worker) = self.inner.workers.lock().get(&topic.id) {
                 worker.set_settings(self.settings_of(topic));
@@ -389,10 +429,9 @@ impl Bridge {
     }
 
     /// A worker whose topic is gone stays only for its table.
-    fn forget_workers(&self, topics: &[Topic]) {
-        let exists = |id: &TopicId| topics.iter().any(|topic| topic.id == *id);
+    fn forget_workers(&self, known: &BTreeMap<TopicId, usize>) {
         let mut workers = self.inner.workers.lock();
-        workers.retain(|id, worker| exists(id) || worker.head().is_some());
+        workers.retain(|id, worker| known.contains_key(id) || worker.head().is_some());
     }
 
     pub(crate) fn forget_worker(&self, topic: TopicId) {
@@ -420,11 +459,17 @@ impl Bridge {
     }
 
     pub(crate) fn worker(&self, topic: TopicId, name: &str) -> Arc<Worker> {
-        let known = self.inner.topics.lock().topics.clone();
+        if let Some(worker) = self.inner.workers.lock().get(&topic) {
+            return worker.clone();
+        }
+        let known = {
+            let known = self.inner.topics.lock();
+            known.positions.get(&topic).and_then(|at| known.topics.get(*at)).cloned()
+        };
         let mut workers = self.inner.workers.lock();
         let make = || {
             let worker = Worker::new(self.inner.shared.clone(), topic, name.to_owned());
-            if let Some(known) = known.iter().find(|known| known.id == topic) {
+            if let Some(known) = &known {
                 worker.set_settings(self.settings_of(known));
             }
             worker

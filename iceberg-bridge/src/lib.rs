@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bridge;
+mod budget;
 pub mod catalog;
 pub mod commit;
 pub mod config;

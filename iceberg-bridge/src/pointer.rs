@@ -153,6 +153,9 @@ pub trait TablePointers: Send + Sync + 'static {
     /// Tables that were removed and whose files have not been deleted, `limit` at most.
     async fn removed(&self, limit: usize) -> Result<Vec<RemovedTable>>;
 
+    /// Whether a table was removed and its files have not been deleted.
+    async fn is_removed(&self, topic: TopicId, table: Uuid) -> Result<bool>;
+
     /// Forgets a removed table, whose files are gone.
     async fn forget(&self, table: &RemovedTable) -> Result<()>;
 
@@ -308,6 +311,10 @@ impl TablePointers for FactPointers {
     async fn removed(&self, limit: usize) -> Result<Vec<RemovedTable>> {
         let facts = self.0.backend().scan(&FactKey::new(&[REMOVED_TABLES]).folder(), limit).await?;
         facts.iter().map(|(key, value)| removed_of(key, value)).collect()
+    }
+
+    async fn is_removed(&self, topic: TopicId, table: Uuid) -> Result<bool> {
+        Ok(self.get(removed_key(topic, table)).await?.is_some())
     }
 
     async fn forget(&self, table: &RemovedTable) -> Result<()> {

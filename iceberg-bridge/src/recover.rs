@@ -17,7 +17,7 @@ use crate::place::TablePlace;
 use crate::pointer::{FactPointers, TablePointer, TablePointers};
 use crate::progress::Progress;
 use crate::sweep::{ids_of, next_folder};
-use floe_env::{Error, ErrorKind, Result};
+use floe_env::{Env, Error, ErrorKind, Result};
 use floe_metadata::MetadataStore;
 use floe_metadata::facts::ChangeOutcome;
 use floe_metadata::topics::TopicCreation;
@@ -63,6 +63,7 @@ struct Found {
 
 /// The stores.
 struct Recovering<'a> {
+    env: &'a Env,
     store: &'a dyn ObjectStore,
     metadata: &'a MetadataStore,
     pointers: FactPointers,
@@ -76,13 +77,14 @@ struct Recovering<'a> {
 /// # Errors
 /// Whatever the stores answer; what is wrong with one table is its problem alone.
 pub async fn recover(
+    env: &Env,
     store: &dyn ObjectStore,
     metadata: &MetadataStore,
     cluster: ClusterId,
     namespace: &str,
 ) -> Result<Vec<RecoveredTable>> {
     let pointers = FactPointers::new(metadata.clone());
-    let recovering = Recovering { store, metadata, pointers, cluster, namespace };
+    let recovering = Recovering { env, store, metadata, pointers, cluster, namespace };
     let (mut found, mut tables) = (Vec::new(), Vec::new());
     let mut after: Option<String> = None;
     while let Some(folder) = next_folder(store, cluster, after).await? {
@@ -170,7 +172,7 @@ impl Recovering<'_> {
     }
 
     async fn load_whole(&self, pointer: TablePointer) -> Result<Option<LoadedTable>> {
-        let table = LoadedTable::load(self.store, self.cluster, pointer).await?;
+        let table = LoadedTable::load(self.env, self.store, self.cluster, pointer).await?;
         let Some(newest) = table.metadata.current_snapshot_id() else { return Ok(None) };
         for manifest in table.manifests.iter().filter(|file| file.added_snapshot_id == newest) {
             let files = table.files_of(self.store, manifest).await?;

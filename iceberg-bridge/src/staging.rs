@@ -1,7 +1,9 @@
 //! From the log to staged files: everything between a table's progress and a cut, read partition by
-//! partition, encoded, and put ahead of the commit where it does not fit into memory.
+//! partition, encoded, and put ahead of the commit where it does not fit into memory. What a
+//! staging has put that fails is deleted: no commit can name it.
 
-use crate::commit::{Gap, Staged, StagedFile, put};
+use crate::budget::BACKGROUND_COMMITS_MAX;
+use crate::commit::{Gap, Staged, StagedFile, delete_unnamed, put};
 use crate::encode::{EncodedFile, Encoder, EncoderConfig};
 use crate::files::data_file;
 use crate::log_reader::{LogRead, LogReader, PartitionCut};
@@ -23,6 +25,8 @@ const READ_BYTES: usize = 4 << 20;
 const STAGE_BYTES_MAX: usize = 32 << 20;
 /// Stagings at the same time, over all tables: with the above, all the memory that they have.
 const STAGINGS_MAX: usize = 3;
+/// So that one is always a look's.
+const _: () = assert!(BACKGROUND_COMMITS_MAX < STAGINGS_MAX);
 /// Bytes of log that one commit takes at most. A cut that is further away is reached in several
 /// commits.
 const COMMIT_BYTES_MAX: usize = 512 << 20;
@@ -60,6 +64,8 @@ pub(crate) struct Start {
     pub(crate) committed: Progress,
     /// At or beyond it: offsets in between were read before and hold no rows.
     pub(crate) scanned: Progress,
+    /// Gaps below that which the table has yet to note.
+    pub(crate) gaps: Vec<Gap>,
     /// The table is not there yet.
     pub(crate) is_new: bool,
     /// The table's own columns.
@@ -83,6 +89,9 @@ impl Stager {
     }
 
     /// Stages everything from `start` up to `cut`, or as much as one commit takes.
+    ///
+    /// # Errors
+    /// Whatever log and store answer; nothing is staged then.
     pub(crate) async fn stage(&self, start: &Start, cut: &[PartitionCut]) -> Result<StagedRange> {
         // Held until the rows are files; these are small, or on the store.
         let _staging = self.stagings.acquire().await.expect("the budget is never closed");
@@ -90,21 +99,21 @@ impl Stager {
             encoder: Some(Encoder::new(&start.encoder, start.mapping.clone())?),
             files: Vec::new(),
             to: start.scanned.clone(),
-            gaps: Vec::new(),
+            gaps: start.gaps.clone(),
             log_bytes: 0,
             offsets: 0,
             puts: 0,
             ends_at: self.env.monotonic() + STAGING_TIME,
         };
-        let mut reaches_cut = true;
-        for (partition, ends) in cut.iter().enumerate() {
-            work.skip_gap(start, partition, ends);
-            if !self.stage_partition(start, partition, ends, &mut work).await? {
-                reaches_cut = false;
-                break;
+        let reaches_cut = match self.stage_cut(start, cut, &mut work).await {
+            Ok(reaches_cut) => reaches_cut,
+            Err(error) => {
+                // Also files whose put has failed: it may have an effect all the same.
+                let keys: Vec<String> = work.files.into_iter().map(|file| file.key).collect();
+                delete_unnamed(self.store.as_ref(), &keys).await;
+                return Err(error);
             }
-        }
-        self.end_files(start, &mut work, Encoder::finish_files).await?;
+        };
         let encoder = work.take_encoder()?;
         let (counts, mapping) = (encoder.counts(), encoder.mapping().clone());
         let Work { files, to, gaps, log_bytes, offsets, puts, .. } = work;
@@ -113,7 +122,26 @@ impl Stager {
         Ok(StagedRange { staged, reaches_cut, log_bytes, offsets, puts })
     }
 
-    /// False if the commit is full before the partition's end.
+    /// False if the rest of the cut is for the next commit.
+    async fn stage_cut(
+        &self,
+        start: &Start,
+        cut: &[PartitionCut],
+        work: &mut Work,
+    ) -> Result<bool> {
+        let mut reaches_cut = true;
+        for (partition, ends) in cut.iter().enumerate() {
+            work.skip_gap(start, partition, ends);
+            if !self.stage_partition(start, partition, ends, work).await? {
+                reaches_cut = false;
+                break;
+            }
+        }
+        self.end_files(start, work, Encoder::finish_files).await?;
+        Ok(reaches_cut)
+    }
+
+    /// False if the commit is full before the partition's end, or the log cannot be read to there.
     async fn stage_partition(
         &self,
         start: &Start,
@@ -130,7 +158,14 @@ impl Stager {
             if work.is_enough(self.env.monotonic()) {
                 return Ok(false);
             }
-            let read = self.log.read(place, from, until, READ_BYTES).await?;
+            let read = match self.log.read(place, from, until, READ_BYTES).await {
+                Err(error) if work.offsets > 0 => {
+                    // What was read is committed first; the next commit begins with this read.
+                    tracing::warn!(%place, from, %error, "the log cannot be read further");
+                    return Ok(false);
+                }
+                read => read?,
+            };
             if read.next_offset <= from || read.next_offset > until {
                 let next = read.next_offset;
                 return Err(Error::bug(format!("read of {place} {from}..{until} ends at {next}")));

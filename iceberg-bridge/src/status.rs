@@ -2,6 +2,7 @@
 
 use crate::encode::DecodeCounts;
 use crate::names::plain_name;
+use floe_env::Error;
 use kfs::TopicId;
 use std::time::Duration;
 
@@ -135,7 +136,10 @@ pub(crate) struct WorkerStatus {
     behind_since_ms: Option<i64>,
     pub(crate) commits: u64,
     pub(crate) last_commit_ms: Option<i64>,
+    /// How the newest turn failed, if it did.
     pub(crate) last_error: Option<String>,
+    /// How the newest visit of the background job failed, if it did.
+    visit_error: Option<String>,
     pub(crate) failures: u64,
     /// Files of a full one's size, as the upkeep saw last.
     pub(crate) full_files: Option<u64>,
@@ -152,6 +156,20 @@ impl WorkerStatus {
         } else if self.behind_since_ms.is_none() {
             self.behind_since_ms = self.covered_at_ms.or(Some(now_ms));
         }
+    }
+
+    /// Notes how a visit of the background job has ended. What a turn could not do, another broker
+    /// may have done since.
+    pub(crate) fn note_visit(&mut self, error: Option<&Error>) {
+        self.visit_error = error.map(ToString::to_string);
+        if error.is_none() && self.lag_records == 0 {
+            self.last_error = None;
+        }
+    }
+
+    /// What keeps failing.
+    pub(crate) fn failing(&self) -> Option<String> {
+        self.last_error.clone().or_else(|| self.visit_error.clone())
     }
 
     /// For how long the table has not had all, ms.

@@ -82,12 +82,13 @@ impl Bridge {
         retention_ms: i64,
     ) -> Result<bool> {
         let oldest_ms = self.env().now_ms().saturating_sub(retention_ms);
-        let removed = self.outdated(&base, oldest_ms.saturating_mul(1000)).await?;
-        if removed.is_empty() {
+        let mut removed = self.outdated(&base, oldest_ms.saturating_mul(1000)).await?;
+        let (files, rows) = (removed.len() as u64, removed.rows());
+        if files == 0 {
             return Ok(false);
         }
-        let files = removed.len() as u64;
-        let rows: u64 = removed.values().map(DataFile::record_count).sum();
+        // Before the commit, so that no look waits for it.
+        removed.locate(&self.shared_store(), &base).await?;
         let CommitEnd::Committed(table) = worker.trim(base, removed).await? else {
             return Ok(false);
         };
@@ -100,20 +101,19 @@ impl Bridge {
         Ok(true)
     }
 
-    /// Files of the table that have no row as new as `oldest_us`, by address.
+    /// Files of the table that have no row as new as `oldest_us`.
     async fn outdated(&self, base: &LoadedTable, oldest_us: i64) -> Result<Removed> {
-        let mut removed = Removed::new();
+        let mut removed: Vec<DataFile> = Vec::new();
         let manifests = base.manifests.iter();
         for manifest in manifests.filter(|file| file.content == ManifestContentType::Data) {
             let files = base.files_of(self.store(), manifest).await?.into_iter();
             let files = files.map(|file| file.data_file);
-            let outdated = files.filter(|file| newest_us(file).is_some_and(|at| at < oldest_us));
-            removed.extend(outdated.map(|file| (file.file_path().to_owned(), file)));
+            removed.extend(files.filter(|file| newest_us(file).is_some_and(|at| at < oldest_us)));
             if removed.len() >= FILES_MAX {
                 break;
             }
         }
-        Ok(removed)
+        Ok(removed.into_iter().collect())
     }
 }
 

@@ -1,11 +1,13 @@
 //! One table's work: its newest version, its turns, and the loop that runs them. A turn reads the
 //! pointer, stages what lies between the table's progress and the turn's cut, commits it, and
 //! starts again where somebody else was faster, or where one commit does not take it to its cut: a
-//! backfill is a turn of many commits, each of which is kept whatever happens to the next.
+//! backfill is a turn of many commits, each of which is kept whatever happens to the next, and
+//! between two of them it queues behind the turns of other tables.
 
+use crate::budget::{CommitBudget, becomes_look};
 use crate::commit::{
-    CommitCounts, CommitEnd, Committer, LoadedTable, Ownership, Removed, ResumeFrom, StagedFile,
-    TableCounts, TableHead,
+    CommitCounts, CommitEnd, Committer, Gap, LoadedTable, Ownership, Removed, ResumeFrom,
+    StagedFile, TableCounts, TableHead,
 };
 use crate::config::BridgeConfig;
 use crate::encode::{DecodeCounts, EncoderConfig};
@@ -25,14 +27,13 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{SemaphorePermit, watch};
 
 /// Least time between the starts of two turns of one table.
 const TURN_PAUSE: Duration = Duration::from_secs(1);
-/// Commits in the background at the same time, over all tables.
-const BACKGROUND_COMMITS_MAX: usize = 2;
-/// Commits that looks wait for at the same time, over all tables: a budget of their own.
-const LOOK_COMMITS_MAX: usize = 4;
+/// The pause doubles with each turn in a row that fails, so many times at most, unless somebody
+/// looks: a store that is down is not asked every second to take what it did not take.
+const PAUSE_DOUBLED_MAX: u32 = 6;
 /// Times that a turn may be overtaken before it is given up.
 const OVERTAKEN_MAX: u32 = 8;
 /// Bytes of log that a record takes, until a table's own are known.
@@ -47,8 +48,7 @@ pub(crate) struct Shared {
     pub(crate) log: Arc<dyn LogReader>,
     committer: Committer,
     stager: Stager,
-    background_commits: Semaphore,
-    look_commits: Semaphore,
+    commits: CommitBudget,
 }
 
 impl Shared {
@@ -63,23 +63,7 @@ impl Shared {
             Committer::new(env.clone(), store.clone(), pointers.clone(), config.cluster)
                 .with_rules(config.expiry);
         let stager = Stager::new(env.clone(), store.clone(), log.clone());
-        Self {
-            env,
-            config,
-            store,
-            pointers,
-            log,
-            committer,
-            stager,
-            background_commits: Semaphore::new(BACKGROUND_COMMITS_MAX),
-            look_commits: Semaphore::new(LOOK_COMMITS_MAX),
-        }
-    }
-
-    /// Waits until another commit may be made.
-    async fn permit(&self, is_look: bool) -> SemaphorePermit<'_> {
-        let budget = if is_look { &self.look_commits } else { &self.background_commits };
-        budget.acquire().await.expect("the budget is never closed")
+        Self { env, config, store, pointers, log, committer, stager, commits: CommitBudget::new() }
     }
 }
 
@@ -100,6 +84,8 @@ struct State {
     newest: Option<Newest>,
     /// At or beyond the newest version's progress: offsets in between hold no rows.
     scanned: Progress,
+    /// Gaps below it that no version has noted: the table has yet to be made.
+    gaps: Vec<Gap>,
     status: WorkerStatus,
     record_bytes: i64,
     /// The copy of the table's progress that the metadata store has, as far as is known.
@@ -107,6 +93,8 @@ struct State {
     /// The running turn's cut is further away than a look may wait.
     is_backfilling: bool,
     last_turn: Option<Instant>,
+    /// The newest turns that failed, without one between that did not.
+    failed_turns: u32,
     settings: TableSettings,
 }
 
@@ -115,11 +103,13 @@ impl Worker {
         let state = State {
             newest: None,
             scanned: Progress::start(topic),
+            gaps: Vec::new(),
             status: WorkerStatus::default(),
             record_bytes: RECORD_BYTES_GUESS,
             published: None,
             is_backfilling: false,
             last_turn: None,
+            failed_turns: 0,
             settings: TableSettings::default(),
         };
         let counts = Arc::new(CommitCounts::default());
@@ -214,11 +204,12 @@ impl Worker {
         Duration::from_millis(lag_ms.unsigned_abs())
     }
 
-    /// The table's progress, if the metadata store's copy is another.
+    /// The table's progress, if the metadata store's copy is another. Of a stopped table what it
+    /// says that it holds: a rewind will need the rest of the log.
     pub(crate) fn unpublished_progress(&self) -> Option<Progress> {
         let state = self.state.lock();
         let table = state.newest.as_ref().map(Newest::head)?;
-        if table.stopped.is_some() {
+        if table.stopped.is_some() && table.progress == Progress::start(self.topic) {
             return None;
         }
         (state.published.as_ref() != Some(&table.progress)).then(|| table.progress.clone())
@@ -229,8 +220,9 @@ impl Worker {
         self.state.lock().published = Some(progress);
     }
 
-    pub(crate) fn note_error(&self, error: &Error) {
-        self.state.lock().status.last_error = Some(error.to_string());
+    /// Notes how a visit of the background job has ended.
+    pub(crate) fn note_visit(&self, error: Option<&Error>) {
+        self.state.lock().status.note_visit(error);
     }
 
     /// Reads the pointer, and the version that it names if that is not known yet.
@@ -254,13 +246,15 @@ impl Worker {
             (Some(table), Some(pointer)) if table.pointer == pointer => Ok(Some(table)),
             (_, Some(pointer)) => {
                 let (store, cluster) = (self.shared.store.as_ref(), self.shared.config.cluster);
-                self.set_newest(Arc::new(LoadedTable::load(store, cluster, pointer).await?));
+                let loading = LoadedTable::load(&self.shared.env, store, cluster, pointer);
+                self.set_newest(Arc::new(loading.await?));
                 Ok(self.head())
             }
             (_, None) => {
                 let mut state = self.state.lock();
                 if state.newest.take().is_some() {
                     state.scanned = Progress::start(self.topic);
+                    state.gaps.clear();
                 }
                 Ok(None)
             }
@@ -284,6 +278,8 @@ impl Worker {
         if table.stopped.is_some() || !known.is_some_and(has_same_progress) {
             state.scanned = table.progress.clone();
         }
+        // A table that is there notes its gaps as they are found.
+        state.gaps.clear();
         state.newest = Some(Newest::new(table, now));
     }
 
@@ -357,16 +353,12 @@ impl Worker {
     }
 
     async fn run_turns(self: Arc<Self>) {
-        let env = &self.shared.env;
         loop {
-            let Some(is_look) = self.turns.lock().peek() else { return };
-            let last_turn = self.state.lock().last_turn;
-            if let Some(last_turn) = last_turn {
-                env.sleep_until(last_turn + TURN_PAUSE).await;
-            }
-            let permit = self.shared.permit(is_look).await;
+            let Some(mut is_look) = self.turns.lock().peek() else { return };
+            self.pause(&mut is_look).await;
+            let permit = self.shared.commits.first(&mut is_look).await;
             let Some(turn) = self.turns.lock().take() else { return };
-            self.state.lock().last_turn = Some(env.monotonic());
+            self.state.lock().last_turn = Some(self.shared.env.monotonic());
             let ended = self.run_turn(&turn, permit).await;
             self.note_end(&ended);
             self.turns.lock().finish();
@@ -374,8 +366,24 @@ impl Worker {
         }
     }
 
-    /// Runs a turn commit by commit. Between two of them the permit goes back, so that a backfill
-    /// holds nobody up; it then goes on with those that nobody waits for.
+    /// The pause between two turns: longer after failures, unless somebody looks.
+    async fn pause(&self, is_look: &mut watch::Receiver<bool>) {
+        let (last_turn, failed_turns) = {
+            let state = self.state.lock();
+            (state.last_turn, state.failed_turns)
+        };
+        let (env, Some(last_turn)) = (&self.shared.env, last_turn) else { return };
+        env.sleep_until(last_turn + TURN_PAUSE).await;
+        let pause = TURN_PAUSE * 2_u32.pow(failed_turns.min(PAUSE_DOUBLED_MAX));
+        tokio::select! {
+            biased;
+            true = becomes_look(is_look) => {}
+            () = env.sleep_until(last_turn + pause) => {}
+        }
+    }
+
+    /// Runs a turn commit by commit. Between two of them the permit goes back, so that a table that
+    /// is far behind holds nobody up; it then goes on with those that nobody waits for.
     async fn run_turn(
         self: &Arc<Self>,
         turn: &Turn,
@@ -385,12 +393,12 @@ impl Worker {
             let advancing = self.clone().advance(turn.cut.clone());
             // A task of its own, so that a panic ends the turn and not the runner.
             let ended = self.shared.env.spawn("table-turn", Lane::Background, advancing).await;
-            let reached = ended.unwrap_or_else(|error| Err(Error::bug(error.to_string())))?;
+            let ended = ended.unwrap_or_else(|error| Err(Error::bug(error.to_string())));
             drop(permit);
-            if reached {
+            if ended? {
                 return Ok(());
             }
-            permit = self.shared.permit(false).await;
+            permit = self.shared.commits.rest().await;
         }
     }
 
@@ -400,6 +408,7 @@ impl Worker {
             tracing::warn!(topic = %self.topic_name, %error, "table commit failed");
         }
         let mut state = self.state.lock();
+        state.failed_turns = error.map_or(0, |_| state.failed_turns.saturating_add(1));
         state.status.failures += u64::from(error.is_some());
         state.status.last_error = error.map(ToString::to_string);
         // Whatever is missing now, the next look may well reach.
@@ -443,9 +452,9 @@ impl Worker {
         let (topic, cluster) = (self.topic, self.shared.config.cluster);
         let table = base.map_or_else(|| self.shared.env.uuid(), |base| base.pointer.table_id);
         let committed = base.map_or_else(|| Progress::start(topic), |base| base.progress.clone());
-        let (scanned, format) = {
+        let (scanned, gaps, format) = {
             let state = self.state.lock();
-            (state.scanned.clone(), state.settings.value_format)
+            (state.scanned.clone(), state.gaps.clone(), state.settings.value_format)
         };
         let limits = self.shared.config.mapping_limits;
         let start = Start {
@@ -453,6 +462,7 @@ impl Worker {
             place: self.shared.committer.place(topic, table),
             committed,
             scanned,
+            gaps,
             is_new: base.is_none(),
             mapping: base.map_or_else(Mapping::new, |base| base.mapping.clone()),
             encoder: EncoderConfig { format, limits },
@@ -473,7 +483,8 @@ impl Worker {
         // Markers and aborted records alone are not worth a commit: they are passed again after a
         // restart.
         if staged.files.is_empty() && (staged.gaps.is_empty() || base.is_none()) {
-            self.state.lock().scanned = staged.to;
+            let mut state = self.state.lock();
+            (state.scanned, state.gaps) = (staged.to, staged.gaps);
             return Ok(true);
         }
         let committer = &self.committer;
@@ -538,7 +549,7 @@ impl Worker {
         let signs = Signs {
             stopped: newest.and_then(|table| table.stopped.clone()),
             is_enabled: state.settings.is_enabled,
-            last_error: status.last_error.clone(),
+            last_error: status.failing(),
             gap_offsets: counts.gap_offsets,
             is_backfilling: state.is_backfilling,
             lag_records: status.lag_records,

@@ -74,12 +74,12 @@ impl Reader {
     }
 
     async fn load_and_wait(&self, run: Vec<Arc<Extent>>) {
-        let keys: Vec<_> = run.iter().filter_map(|extent| cache_key(extent)).collect();
-        let Some((first, key)) = run.first().cloned().zip(keys.first().cloned()) else { return };
-        let memory = self.cache.memory();
-        self.cache.load_ahead(keys, self.load_run(run, memory));
+        let keyed = |extent: Arc<Extent>| Some((cache_key(&extent)?, extent));
+        let wanted: Vec<_> = run.into_iter().filter_map(keyed).collect();
+        let Some((key, first)) = wanted.first().cloned() else { return };
+        self.cache.load_ahead(wanted, |extents| Some(self.load_in_turn(extents)));
         // It runs already, and ends with the others of its run. Whoever reads the extent gets the
         // error, if it is one.
-        let _ = self.cache.get(key, || self.load(&first, memory)).await;
+        let _ = self.cache.get(key, || self.load(&first)).await;
     }
 }

@@ -35,14 +35,17 @@ pub(super) async fn list(
     Path((prefix, namespace)): Path<(String, String)>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<Value>, Refusal> {
-    Warehouse::named(&prefix)?;
+    let warehouse = Warehouse::named(&prefix)?;
     namespaces::check(&bridge, &namespace)?;
     let limit = query.page_size.unwrap_or(PAGE_TABLES_MAX).min(PAGE_TABLES_MAX);
     if limit == 0 {
         return Err(Refusal::bad_request("pageSize must be positive".to_owned()));
     }
     let after = query.page_token.as_deref().filter(|token| !token.is_empty());
-    let mut names = bridge.table_names(after, limit + 1).await?;
+    let mut names = match warehouse {
+        Warehouse::Relaxed => bridge.made_table_names(after, limit + 1).await?,
+        Warehouse::Fresh => bridge.table_names(after, limit + 1).await?,
+    };
     let is_last = names.len() <= limit;
     names.truncate(limit);
     let next = names.last().filter(|_| !is_last).cloned();

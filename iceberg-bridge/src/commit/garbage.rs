@@ -123,6 +123,9 @@ fn main_line(metadata: &TableMetadata) -> Vec<&SnapshotRef> {
 fn roots<'a>(metadata: &'a TableMetadata, line: &[&'a SnapshotRef]) -> Vec<&'a SnapshotRef> {
     let in_line: BTreeSet<i64> = line.iter().map(|snapshot| snapshot.snapshot_id()).collect();
     let apart = metadata.snapshots().filter(|other| !in_line.contains(&other.snapshot_id()));
+    let mut apart: Vec<&SnapshotRef> = apart.collect();
+    // The library's order is another with every run.
+    apart.sort_by_key(|snapshot| (snapshot.sequence_number(), snapshot.snapshot_id()));
     line.first().into_iter().chain(line.last()).copied().chain(apart).collect()
 }
 

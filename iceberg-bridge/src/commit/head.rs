@@ -23,7 +23,7 @@ pub struct TableHead {
     pub(super) refs: Refs,
     /// The manifests of the current snapshot.
     pub manifests: Vec<ManifestFile>,
-    /// How far the table has got.
+    /// How far the table has got; one that is stopped has what main says that it holds, if it does.
     pub progress: Progress,
     /// The columns beside the ten.
     pub mapping: Mapping,

@@ -19,6 +19,7 @@ use crate::progress::Progress;
 use crate::schema::iceberg_schema;
 use floe_env::{Error, Result};
 use iceberg::spec::TableMetadata;
+use kfs::TopicId;
 use std::sync::Arc;
 
 /// Why the rows of such a gap are not there.
@@ -74,7 +75,7 @@ impl Committer {
         let held = maps.main.clone().unwrap_or_else(|| Progress::start(topic));
         let to = match from {
             ResumeFrom::Rewind => held.clone(),
-            ResumeFrom::Here => newest(maps, reason)?,
+            ResumeFrom::Here => newest(maps, topic, reason)?,
         };
         let gaps = left_out(&held, &to);
         let staged = Staged {
@@ -92,7 +93,12 @@ impl Committer {
 }
 
 /// The furthest that either map says: behind it nothing was ever committed.
-fn newest(maps: Maps, reason: &str) -> Result<Progress> {
+fn newest(maps: Maps, topic: TopicId, reason: &str) -> Result<Progress> {
+    if let Some(foreign) = maps.tagged.as_ref().filter(|tagged| tagged.topic != topic) {
+        let theirs = foreign.topic;
+        let remedy = format!("the tag's map is of topic {theirs}; resume with rewind");
+        return Err(Error::invalid(format!("{remedy} ({reason})")));
+    }
     match (maps.main, maps.tagged) {
         (Some(main), Some(tagged)) => Ok(main.max(&tagged)),
         (Some(known), None) | (None, Some(known)) => Ok(known),

@@ -1,5 +1,5 @@
-//! The metadata of the next version, made in memory from the version before: one append, the tag,
-//! and the expiry of old snapshots. Pure.
+//! The metadata of the next version, made in memory from the version before: one snapshot more, the
+//! tags, and the expiry of old snapshots. Pure.
 
 use super::Gap;
 use super::columns::{MAPPING_PROPERTY, with_columns};

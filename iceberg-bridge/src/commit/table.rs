@@ -14,7 +14,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use floe_env::{Error, Result};
+use floe_env::{Env, Error, Result};
 use floe_store::ObjectStore;
 use iceberg::spec::{ManifestFile, Snapshot, TableMetadata};
 use kfs::{ClusterId, TopicId};
@@ -71,34 +71,19 @@ impl LoadedTable {
     /// # Errors
     /// `Corrupt` where a file is missing or makes no sense; whatever the store answers.
     pub async fn load(
+        env: &Env,
         store: &dyn ObjectStore,
         cluster: ClusterId,
         pointer: TablePointer,
     ) -> Result<Self> {
-        let topic = pointer.topic();
-        let place = TablePlace::new(store, cluster, topic, pointer.table_id);
-        let location = &pointer.metadata_location;
-        let file = get(store, &place.key_of(location)?).await?;
-        let (metadata, metadata_json) = metadata_of(&file, location)?;
-        let owner = owner_problem(&metadata, cluster, &pointer);
-        // The files of a table that is not ours may be anywhere.
-        let manifests = match metadata.current_snapshot().filter(|_| owner.is_none()) {
-            None => Vec::new(),
-            Some(snapshot) => {
-                let url = snapshot.manifest_list();
-                parse_list(url, &get(store, &place.key_of(url)?).await?)?
-            }
-        };
-        let judged = owner.map_or_else(|| judge(&metadata, topic), Err);
-        let judged = judged.and_then(|progress| Ok((progress, mapping_of(&metadata)?)));
-        let (progress, mapping, stopped) = match judged {
-            Ok((progress, mapping)) => (progress, mapping, None),
-            Err(reason) => (Progress::start(topic), Mapping::new(), Some(reason)),
-        };
-        let refs = parse_refs(&metadata_json)?;
-        let counts = counts_of(&metadata);
-        let head =
-            TableHead { pointer, place, refs, manifests, progress, mapping, stopped, counts, file };
+        let place = TablePlace::new(store, cluster, pointer.topic(), pointer.table_id);
+        let file = get(store, &place.key_of(&pointer.metadata_location)?).await?;
+        // Of a thousand snapshots it takes milliseconds, and looks are on the connections' threads.
+        let decoding = env.blocking(move || Decoded::of(file, cluster, pointer, place));
+        let Decoded { mut head, metadata, metadata_json, list } = decoding.await?;
+        if let Some(url) = list {
+            head.manifests = parse_list(&url, &get(store, &head.place.key_of(&url)?).await?)?;
+        }
         Ok(Self { head: Arc::new(head), metadata, metadata_json })
     }
 
@@ -146,6 +131,50 @@ impl LoadedTable {
     /// A sum that the current snapshot states, 0 where it does not.
     pub fn total(&self, key: &str) -> u64 {
         self.summary(key).and_then(|count| count.parse().ok()).unwrap_or(0)
+    }
+}
+
+/// A metadata file in memory.
+struct Decoded {
+    /// Without its manifests.
+    head: TableHead,
+    metadata: TableMetadata,
+    metadata_json: Bytes,
+    /// The address of the manifest list. The files of a table that is not ours may be anywhere, and
+    /// are not read.
+    list: Option<String>,
+}
+
+impl Decoded {
+    fn of(
+        file: Bytes,
+        cluster: ClusterId,
+        pointer: TablePointer,
+        place: TablePlace,
+    ) -> Result<Self> {
+        let topic = pointer.topic();
+        let (metadata, metadata_json) = metadata_of(&file, &pointer.metadata_location)?;
+        let owner = owner_problem(&metadata, cluster, &pointer);
+        let current = metadata.current_snapshot().filter(|_| owner.is_none());
+        let list = current.map(|snapshot| snapshot.manifest_list().to_owned());
+        let judged = owner.map_or_else(|| judge(&metadata, topic), Err);
+        let judged = judged.and_then(|progress| Ok((progress, mapping_of(&metadata)?)));
+        let (progress, mapping, stopped) = match judged {
+            Ok((progress, mapping)) => (progress, mapping, None),
+            Err(reason) => (held(&metadata, topic), Mapping::new(), Some(reason)),
+        };
+        let head = TableHead {
+            pointer,
+            place,
+            refs: parse_refs(&metadata_json)?,
+            manifests: Vec::new(),
+            progress,
+            mapping,
+            stopped,
+            counts: counts_of(&metadata),
+            file,
+        };
+        Ok(Self { head, metadata, metadata_json, list })
     }
 }
 
@@ -233,6 +262,12 @@ pub(super) fn maps(metadata: &TableMetadata) -> Result<Maps, String> {
         }
     }
     Ok(Maps { main: None, tagged, is_history_expired: false })
+}
+
+/// What main of a stopped table says that it holds.
+fn held(metadata: &TableMetadata, topic: TopicId) -> Progress {
+    let main = maps(metadata).ok().and_then(|maps| maps.main);
+    main.filter(|main| main.topic == topic).unwrap_or_else(|| Progress::start(topic))
 }
 
 /// The progress of a table that is ours, or why it must not be written: what it holds is not what

@@ -4,10 +4,15 @@ use super::snapshot::{Addition, Ownership, Totals, Version, empty_table, next_ve
 use super::*;
 use crate::encode::{Encoder, EncoderConfig};
 use crate::files::data_file;
+use crate::mapping::Mapping;
+use crate::progress::Progress;
 use crate::tests::support::{Fault, World, numbered_batch};
 use floe_env::simulated::Node;
+use floe_metadata::facts::ChangeOutcome;
 use kfs::TopicId;
+use outcome::MOVES_MAX;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use uuid::Uuid;
 
 mod walk;
@@ -224,17 +229,37 @@ async fn a_refused_move_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_put_that_fails_makes_nothing_visible() {
+async fn a_commit_that_may_have_worked_is_never_said_to_have_failed() {
     let rig = Rig::new();
     let base = rig.create().await;
+    rig.world.pointers.faults.plan([Fault::AnswerLost]);
+    rig.world.pointers.read_faults.plan([Fault::Refused]);
+    let error = rig.append(&base, 10, 20).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
+    assert_eq!(rig.offsets(rig.newest().await.as_ref()).await, all(20), "its files are there");
+    // Somebody else was certainly faster: the attempt has failed, and leaves nothing.
+    let before = rig.world.store.keys().await;
+    rig.world.pointers.read_faults.plan([Fault::Refused]);
+    let error = rig.append(&base, 10, 20).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(rig.world.store.keys().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_put_that_fails_makes_nothing_visible_and_leaves_nothing() {
+    let rig = Rig::new();
+    let base = rig.create().await;
+    let before = rig.world.store.keys().await;
     for fault in [Fault::Refused, Fault::NeverArrived] {
         for at in 0..4 {
             let mut faults = vec![Fault::None; at];
             faults.extend([fault; 20]);
             rig.world.store.put_faults.plan(faults);
-            rig.append(&base, 10, 20).await.unwrap_err();
+            let error = rig.append(&base, 10, 20).await.unwrap_err();
+            assert!(error.is_transient(), "{error}");
             rig.world.store.put_faults.plan([]);
             assert_eq!(rig.newest().await.pointer, base.pointer);
+            assert_eq!(rig.world.store.keys().await, before, "{fault:?} at {at}");
         }
     }
     rig.world.store.put_faults.plan([Fault::AnswerLost; 4]);

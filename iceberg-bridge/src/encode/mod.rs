@@ -26,6 +26,7 @@ pub(crate) use parquet_file::ROW_GROUP_BYTES;
 pub use bounds::Bounds;
 pub use decode::{DecodeCounts, ValueFormat};
 pub use parquet_file::{DataFileWriter, EncodedFile, FileShape};
+pub(crate) use parquet_file::{column_bytes, json_ids, split_offsets, writer_properties};
 
 use crate::mapping::{Mapping, MappingLimits};
 use bytes::Bytes;

@@ -40,10 +40,8 @@ impl FileShape {
     /// None in practice; `Bug` if the library refuses the schema.
     pub fn of(mapping: &Mapping) -> Result<Self> {
         let schema = arrow_schema(mapping)?;
-        let nodes = (1..mapping.node_count()).map(|index| mapping.node(index));
-        let json = nodes.filter(|node| node.kind == Kind::Json).map(|node| node.field_id);
-        let json_ids = Arc::new(json.collect());
-        let properties = Arc::new(writer_properties(&schema, &json_ids));
+        let json_ids = Arc::new(json_ids(mapping));
+        let properties = Arc::new(writer_properties(&schema, &json_ids, ZSTD_LEVEL));
         Ok(Self { schema, json_ids, properties })
     }
 }
@@ -146,8 +144,20 @@ impl DataFileWriter {
     }
 }
 
-fn writer_properties(schema: &SchemaRef, json_ids: &BTreeSet<i32>) -> WriterProperties {
-    let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a level that zstd has");
+/// Ids of a mapping's columns of JSON text.
+pub(crate) fn json_ids(mapping: &Mapping) -> BTreeSet<i32> {
+    let nodes = (1..mapping.node_count()).map(|index| mapping.node(index));
+    nodes.filter(|node| node.kind == Kind::Json).map(|node| node.field_id).collect()
+}
+
+/// How data files are written: statistics of numbers and of the place in the log only. Texts and
+/// bytes have none, so that none is ever cut short.
+pub(crate) fn writer_properties(
+    schema: &SchemaRef,
+    json_ids: &BTreeSet<i32>,
+    zstd_level: i32,
+) -> WriterProperties {
+    let level = ZstdLevel::try_new(zstd_level).expect("a level that zstd has");
     let mut properties = WriterProperties::builder()
         .set_created_by("floe".to_owned())
         .set_compression(Compression::ZSTD(level))
@@ -196,7 +206,8 @@ fn push_leaves(
     }
 }
 
-fn column_bytes(metadata: &ParquetMetaData) -> BTreeMap<i32, u64> {
+/// Compressed bytes by field id of the leaf column.
+pub(crate) fn column_bytes(metadata: &ParquetMetaData) -> BTreeMap<i32, u64> {
     let mut bytes = BTreeMap::new();
     for group in metadata.row_groups() {
         for column in group.columns() {
@@ -210,7 +221,8 @@ fn column_bytes(metadata: &ParquetMetaData) -> BTreeMap<i32, u64> {
     bytes
 }
 
-fn split_offsets(metadata: &ParquetMetaData) -> Vec<i64> {
+/// Where row groups begin.
+pub(crate) fn split_offsets(metadata: &ParquetMetaData) -> Vec<i64> {
     let first_page = |group: &parquet::file::metadata::RowGroupMetaData| {
         let column = group.columns().first()?;
         Some(column.dictionary_page_offset().unwrap_or(column.data_page_offset()))

@@ -20,7 +20,7 @@ const FULL_PERCENT: u64 = 75;
 /// When files are folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldRules {
-    /// Bytes of a full file, unless the table says otherwise; more than the table says never.
+    /// Bytes of a full file. A table may have smaller ones, never larger.
     pub file_bytes_max: u64,
     /// So many files as they were committed are folded.
     pub fresh_files: usize,

@@ -45,8 +45,6 @@ const FILES_PER_PAGE: usize = 1000;
 const MARKS_MAX: usize = 1000;
 /// A folder with more files is not swept: their names would take too much memory.
 const FOLDER_FILES_MAX: usize = 1_000_000;
-/// Removed tables that are known to still have their folders.
-const REMOVED_TABLES_MAX: usize = 100_000;
 
 /// When files are taken for orphans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,17 +95,22 @@ async fn owner_of(
     topic: TopicId,
     table: Uuid,
 ) -> Result<Owner> {
+    let of_pointer = |pointer: TablePointer| match pointer.table_id == table {
+        true => Owner::Table(Box::new(pointer)),
+        false => Owner::Nobody,
+    };
     if let Some(pointer) = pointers.by_topic(topic).await? {
-        return Ok(match pointer.table_id == table {
-            true => Owner::Table(Box::new(pointer)),
-            false => Owner::Nobody,
-        });
+        return Ok(of_pointer(pointer));
     }
     if metadata.topic_by_id(topic).await?.is_some() {
         return Ok(Owner::Another);
     }
-    let removed = pointers.removed(REMOVED_TABLES_MAX).await?;
-    let is_removed = removed.iter().any(|removed| (removed.topic, removed.table) == (topic, table));
+    // The table may have been made between the two questions, and its topic deleted since. From now
+    // on none is made.
+    if let Some(pointer) = pointers.by_topic(topic).await? {
+        return Ok(of_pointer(pointer));
+    }
+    let is_removed = pointers.is_removed(topic, table).await?;
     Ok(if is_removed { Owner::Another } else { Owner::Nobody })
 }
 
@@ -190,6 +193,10 @@ impl Bridge {
         };
         let age_ms = i64::try_from(self.config().sweep.age.as_millis()).unwrap_or(i64::MAX);
         if now_ms.saturating_sub(marks.marked_ms) < age_ms {
+            return Ok(());
+        }
+        // The pointer of a table that is stopped, or not ours, is never moved.
+        if self.newest_of(&pointer).await?.is_none() {
             return Ok(());
         }
         // From here on no commit can bring a marked file into the table.

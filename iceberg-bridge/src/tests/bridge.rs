@@ -356,8 +356,34 @@ async fn a_gap_is_recorded_and_work_goes_on() {
     assert_eq!((status.state, status.gap_offsets), (TableState::Degraded, 7));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_before_the_table_was_made_is_a_gap() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    world.append(topic, 0, 0..7);
+    world.log.advance_log_start(at(topic, 0), 7).unwrap();
+    // Something to pass that is no row, so that the bridge sees the topic before its first record.
+    world.log.skip(at(topic, 0), 1).unwrap();
+    let bridge = world.bridge(env(2));
+    for _ in 0..2 {
+        bridge.round().await.unwrap();
+        env(4).sleep(Duration::from_secs(2)).await;
+        assert!(bridge.newest("t").await.unwrap().is_none(), "no table without a record");
+    }
+    world.append(topic, 0, 7..9);
+    let answer = look(&bridge, "t").await;
+    assert_eq!(world.rows(&answer.table).await, rows(0, 8, 7..9));
+    let gaps = answer.table.summary("floe.gaps").unwrap();
+    assert!(gaps.starts_with(r#"[{"partition":0,"from":0,"until":7,"why":""#), "{gaps}");
+    assert_eq!(bridge.statuses()[0].gap_offsets, 7);
+    world.append(topic, 0, 9..10);
+    let answer = look(&bridge, "t").await;
+    assert_eq!(answer.table.summary("floe.gaps"), None, "noted once");
+    assert_eq!(bridge.statuses()[0].gap_offsets, 7);
+}
+
 /// Somebody lets main name the snapshot that the table had when it was `old`.
-async fn roll_back(world: &World, bridge: &Bridge, old: &LookAnswer) {
+pub(super) async fn roll_back(world: &World, bridge: &Bridge, old: &LookAnswer) {
     let newest = bridge.newest("t").await.unwrap().unwrap();
     let snapshot = old.table.metadata.current_snapshot_id().unwrap();
     let retention = iceberg::spec::SnapshotRetention::Branch {
@@ -405,6 +431,29 @@ async fn a_stopped_table_is_not_written_and_goes_on_when_told() {
     let answer = look(&bridge, "t").await;
     assert_eq!(answer.behind, None);
     assert_eq!(world.rows(&answer.table).await, rows(0, 0, 0..10), "what was taken out is back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retention_is_told_what_a_rolled_back_table_holds() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = world.bridge(env(2));
+    world.append(topic, 0, 0..5);
+    let old = look(&bridge, "t").await;
+    world.append(topic, 0, 5..8);
+    look(&bridge, "t").await;
+    let told = || async {
+        bridge.round().await.unwrap();
+        let copy = world.metadata.table_progress(topic).await.unwrap().unwrap();
+        let copy = crate::progress::Progress::unpack(std::str::from_utf8(&copy).unwrap());
+        copy.unwrap().next_offsets
+    };
+    assert_eq!(told().await, [8]);
+    roll_back(&world, &bridge, &old).await;
+    world.append(topic, 0, 8..10);
+    assert_eq!(told().await, [5], "a rewind needs the rest of the log");
+    bridge.resume("t", crate::ResumeFrom::Here).await.unwrap().unwrap();
+    assert_eq!(told().await, [8]);
 }
 
 #[tokio::test(start_paused = true)]

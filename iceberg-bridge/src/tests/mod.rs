@@ -3,6 +3,7 @@
 mod bridge;
 mod convoys;
 mod crashes;
+mod failures;
 mod fences;
 pub(crate) mod json_rows;
 mod json_tables;

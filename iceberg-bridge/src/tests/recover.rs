@@ -30,7 +30,8 @@ fn without_metadata(world: &World) -> World {
 }
 
 async fn recovered(world: &World) -> Vec<RecoveredTable> {
-    recover(&world.store, &world.metadata, world.cluster, "kafka").await.unwrap()
+    let env = Env::simulated(Node::new(9));
+    recover(&env, &world.store, &world.metadata, world.cluster, "kafka").await.unwrap()
 }
 
 fn problem(tables: &[RecoveredTable], topic: TopicId) -> &str {

@@ -25,6 +25,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -50,12 +52,23 @@ impl Faults {
         *self.0.lock() = faults.into_iter().collect();
     }
 
+    fn next(&self) -> Fault {
+        self.0.lock().pop_front().unwrap_or(Fault::None)
+    }
+
+    /// For a call without effect, which only works or does not.
+    fn refuse(&self) -> Result<()> {
+        match self.next() {
+            Fault::None => Ok(()),
+            _ => Err(Error::unavailable("planned")),
+        }
+    }
+
     /// Every call is pending before it has its effect and after it, so that a node can die at
     /// either point.
     async fn around<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::task::yield_now().await;
-        let fault = self.0.lock().pop_front().unwrap_or(Fault::None);
-        let answer = match fault {
+        let answer = match self.next() {
             Fault::None => call.await,
             Fault::Refused => Err(Error::unavailable("planned")),
             Fault::NeverArrived => Err(Error::unknown_outcome("planned")),
@@ -105,15 +118,22 @@ impl StoreLayer for FaultStore {
 pub(crate) struct FaultPointers {
     inner: Arc<FactPointers>,
     pub(crate) faults: Faults,
+    /// Of reading a pointer.
+    pub(crate) read_faults: Faults,
+    /// So many next reads of a topic's pointer are of before it was made.
+    pub(crate) unseen: Arc<AtomicU32>,
 }
 
 #[async_trait]
 impl TablePointers for FaultPointers {
     async fn by_topic(&self, topic: TopicId) -> Result<Option<TablePointer>> {
-        self.inner.by_topic(topic).await
+        let unseen = self.unseen.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        self.read_faults.refuse()?;
+        Ok(self.inner.by_topic(topic).await?.filter(|_| unseen.is_err()))
     }
 
     async fn by_name(&self, namespace: &str, name: &str) -> Result<Option<TablePointer>> {
+        self.read_faults.refuse()?;
         self.inner.by_name(namespace, name).await
     }
 
@@ -140,6 +160,10 @@ impl TablePointers for FaultPointers {
 
     async fn removed(&self, limit: usize) -> Result<Vec<RemovedTable>> {
         self.inner.removed(limit).await
+    }
+
+    async fn is_removed(&self, topic: TopicId, table: Uuid) -> Result<bool> {
+        self.inner.is_removed(topic, table).await
     }
 
     async fn forget(&self, table: &RemovedTable) -> Result<()> {
@@ -202,7 +226,12 @@ impl World {
         let inner = Arc::new(FactPointers::new(metadata.clone()));
         Self {
             store: FaultStore::default(),
-            pointers: FaultPointers { inner, faults: Faults::default() },
+            pointers: FaultPointers {
+                inner,
+                faults: Faults::default(),
+                read_faults: Faults::default(),
+                unseen: Arc::default(),
+            },
             metadata,
             log: Arc::default(),
             cluster: ClusterId(Uuid::from_u128(0xc1)),
@@ -259,7 +288,7 @@ impl World {
         self.bridge_on(env, Arc::new(log), |_| ())
     }
 
-    fn bridge_on(
+    pub(crate) fn bridge_on(
         &self,
         env: Env,
         log: Arc<dyn LogReader>,

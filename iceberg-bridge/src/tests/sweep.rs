@@ -1,8 +1,10 @@
 //! Orphans go, and nothing else does.
 
+use super::bridge::roll_back;
 use super::support::{Fault, World};
 use crate::Bridge;
 use crate::commit::{CommitEnd, Committer, LoadedTable, Staged, StagedFile};
+use crate::pointer::TablePointers;
 use crate::progress::Progress;
 use crate::sweep::{LostFiles, SweepRules, lost_files};
 use bytes::Bytes;
@@ -136,6 +138,45 @@ async fn folders_of_lost_creations_go_and_those_of_coming_ones_stay() {
     let before = world.store.keys().await;
     pass(&bridge).await;
     assert_eq!(world.store.keys().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_made_while_its_owner_is_asked_for_is_not_lost() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = swept_bridge(&world, 2);
+    world.append(topic, 0, 0..5);
+    bridge.look("t").await.unwrap().unwrap();
+    // Its topic goes right after, and its removal is still to come.
+    assert!(world.metadata.delete_topic(topic).await.unwrap());
+    world.log.remove_topic(topic);
+    let before = world.store.keys().await;
+    world.pointers.unseen.store(1, Ordering::Relaxed);
+    pass(&bridge).await;
+    assert_eq!(world.pointers.unseen.load(Ordering::Relaxed), 0);
+    assert_eq!(world.store.keys().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pointer_of_a_stopped_table_is_not_moved() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = swept_bridge(&world, 2);
+    world.append(topic, 0, 0..5);
+    let old = bridge.look("t").await.unwrap().unwrap();
+    world.append(topic, 0, 5..8);
+    bridge.look("t").await.unwrap().unwrap();
+    let orphan = old.table.place.data_key(bridge.env());
+    world.store.objects.put(&orphan, vec![Bytes::from_static(b"rows")]).await.unwrap();
+    pass(&bridge).await;
+    assert_eq!(bridge.sweep_counts().marked.load(Ordering::Relaxed), 1);
+    roll_back(&world, &bridge, &old).await;
+    let before = world.pointers.by_topic(topic).await.unwrap();
+    for _ in 0..4 {
+        pass(&bridge).await;
+    }
+    assert_eq!(world.pointers.by_topic(topic).await.unwrap(), before);
+    assert!(world.store.get(&orphan).await.unwrap().is_some());
 }
 
 #[tokio::test(start_paused = true)]

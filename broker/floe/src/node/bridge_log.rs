@@ -68,14 +68,11 @@ impl LogReader for BridgeLog {
         let fetched = self.log.fetch(asked).await.map_err(|error| match error {
             FetchError::Failed(error) => error,
             FetchError::UnknownPartition => Error::invalid(format!("{partition} is gone")),
+            // What was deleted while it was read is a gap, which the next cut tells.
             FetchError::OffsetOutOfRange(_) => {
                 Error::retry(format!("{partition} has no offset {from} any more"))
             }
         })?;
-        // What was deleted while it was read is a gap, which the next cut tells.
-        if fetched.state.log_start_offset > from {
-            return Err(Error::retry(format!("{partition} has no offset {from} any more")));
-        }
         let mut batches: Vec<Bytes> = Vec::new();
         let mut next_offset = from;
         for slice in fetched.records {
@@ -86,9 +83,9 @@ impl LogReader for BridgeLog {
             }
         }
         if batches.is_empty() {
-            // A hole without batches up to the end: nothing to give, but nothing to wait for
-            // either. Behind the end that the log knows of there may be more.
-            next_offset = fetched.state.last_stable_offset;
+            // A hole without batches up to the end of what was read: nothing to give, but nothing
+            // to wait for either. Behind that end there may be more.
+            next_offset = fetched.end;
         }
         if next_offset <= from {
             return Err(Error::retry(format!("{partition} is not known to reach {until} yet")));

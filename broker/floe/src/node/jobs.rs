@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A merged object is no larger than this part of the memory budget; a merge holds twice that.
 const MERGE_MEMORY_SHARE: u64 = 8;
 
-/// A folded file is no larger than this part of the memory budget; a fold holds twice that.
+/// A folded file is no larger than this part of the memory budget; a fold holds three times that.
 const FOLD_MEMORY_SHARE: u64 = 16;
 
 /// By which rules the jobs work. [`JobRules::product`] has the product's; the simulation has a

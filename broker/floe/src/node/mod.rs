@@ -88,10 +88,10 @@ impl Assembly for Node {
         ready.send_replace(Readiness::NotReady("the broker is shutting down".to_owned()));
         // Jobs first: what they still write is fenced by the registration that is given up then.
         jobs.join().await;
-        broker.drained().await;
+        let kept_its_place = broker.drained().await;
         // Whatever it still answers, nothing waits for it.
         let _ = http_task.await;
-        if broker.log.is_fenced() {
+        if !kept_its_place {
             return Err(Error::fenced("another broker has taken this one's place"));
         }
         Ok(())
@@ -139,7 +139,8 @@ impl Assembly for Node {
         let metadata = stores::open_metadata(env, config).await?;
         let store = objects.store.as_ref();
         let cluster = stores::adopt_cluster(env, store, &metadata).await?;
-        floe_iceberg_bridge::recover(store, &metadata, cluster, &config.iceberg.namespace).await
+        floe_iceberg_bridge::recover(env, store, &metadata, cluster, &config.iceberg.namespace)
+            .await
     }
 }
 
@@ -173,6 +174,7 @@ fn export(metrics: &Metrics, broker: &Arc<Broker>, objects: &Objects, bridge: Op
         let cache = broker.log.cache_stats();
         set_total(&families.cache.hits, cache.hits);
         set_total(&families.cache.misses, cache.misses);
+        set_total(&families.cache.evictions, cache.evictions);
         families.cache.held_bytes.set(i64::try_from(cache.memory_bytes).unwrap_or(i64::MAX));
         export::export_store(&families.store, &counters.snapshot());
         if let Some(bridge) = &bridge {

@@ -376,9 +376,9 @@ impl Transactor {
     }
 }
 
-/// What a client makes of batches and a list of aborted transactions: it leaves a producer's records
-/// out from the first offset of one of its aborted transactions until it sees the abort's marker.
-/// Answers where to go on.
+/// What a client makes of batches and a list of aborted transactions: it leaves a producer's
+/// records out from the first offset of one of its aborted transactions until it sees the abort's
+/// marker. Answers where to go on.
 fn take_committed(
     bytes: &[u8],
     from: i64,

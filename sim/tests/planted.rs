@@ -52,7 +52,7 @@ fn an_ambiguous_commit_that_is_applied_twice() {
 
 #[test]
 fn a_successor_that_ignores_a_late_put() {
-    is_found_from(17, Plant::SuccessorIgnoresLatePut, &["code -1", "acknowledged", "now None"]);
+    is_found_from(27, Plant::SuccessorIgnoresLatePut, &["code -1", "acknowledged", "now None"]);
 }
 
 #[test]

@@ -75,10 +75,27 @@ struct Found {
 pub(crate) struct FoldState {
     /// The table that was looked at last.
     at: Option<TopicId>,
-    /// The version of each table in which there was nothing to fold, and when it was looked at.
-    idle: BTreeMap<TopicId, (u64, Instant)>,
+    /// The tables in which there was nothing to fold.
+    idle: BTreeMap<TopicId, Idle>,
     /// Addresses of files that cannot be read.
     unreadable: BTreeMap<TopicId, BTreeSet<String>>,
+}
+
+/// A table in which there was nothing to fold when it was looked at.
+#[derive(Debug)]
+struct Idle {
+    version: u64,
+    at: Instant,
+    /// It had files that only were too young.
+    has_young: bool,
+}
+
+/// What came of looking at a table.
+enum Looked {
+    /// Something was done; there may be more.
+    Folded,
+    /// There was nothing to do, for now if there are files that only are too young.
+    Idle { has_young: bool },
 }
 
 impl FoldState {
@@ -104,12 +121,17 @@ impl Bridge {
         let Some(worker) = self.next_to_fold() else { return Ok(false) };
         let Some(base) = worker.newest().await? else { return Ok(false) };
         let version = base.pointer.metadata_version;
-        let folded = self.fold(&worker, base).await;
-        if !matches!(folded, Ok(true)) {
-            let looked_at = (version, self.env().monotonic());
-            self.fold_state().lock().idle.insert(worker.topic, looked_at);
-        }
-        folded.map_err(|error| error.context(&format!("fold the table of {}", worker.topic_name)))
+        let looked = self.fold(&worker, base).await;
+        let has_young = match looked {
+            Ok(Looked::Folded) => return Ok(true),
+            Ok(Looked::Idle { has_young }) => has_young,
+            Err(_) => false,
+        };
+        let idle = Idle { version, at: self.env().monotonic(), has_young };
+        self.fold_state().lock().idle.insert(worker.topic, idle);
+        let failed =
+            |error: Error| error.context(&format!("fold the table of {}", worker.topic_name));
+        looked.map(|_| false).map_err(failed)
     }
 
     /// The next table, in the order of topic ids, that has changed enough since it was looked at.
@@ -123,11 +145,11 @@ impl Bridge {
             let Some(table) = worker.head().filter(|table| table.stopped.is_none()) else {
                 return false;
             };
-            let Some((version, at)) = state.idle.get(&worker.topic) else { return true };
-            let commits = table.pointer.metadata_version.saturating_sub(*version);
+            let Some(idle) = state.idle.get(&worker.topic) else { return true };
+            let commits = table.pointer.metadata_version.saturating_sub(idle.version);
             commits >= rules.fresh_files as u64
-                || (commits > 0 && now >= *at + rules.fresh_age)
-                || now >= *at + rules.quiet
+                || ((commits > 0 || idle.has_young) && now >= idle.at + rules.fresh_age)
+                || now >= idle.at + rules.quiet
         };
         let due: Vec<&Arc<Worker>> = workers.values().filter(|worker| is_due(worker)).collect();
         let behind = due.iter().find(|worker| state.at.is_none_or(|at| worker.topic > at));
@@ -136,12 +158,15 @@ impl Bridge {
         next
     }
 
-    async fn fold(&self, worker: &Worker, base: Arc<LoadedTable>) -> Result<bool> {
+    async fn fold(&self, worker: &Worker, base: Arc<LoadedTable>) -> Result<Looked> {
         let rules = self.config().fold.for_files_of(full_file_bytes(&base));
         let Found { candidates, full_files } = self.look_through(&base, &rules).await?;
         worker.note_full_files(full_files);
         let candidates = self.fold_state().lock().readable(worker.topic, candidates);
-        let Some(fold) = plan(candidates, &rules, self.env().now_ms()) else { return Ok(false) };
+        let has_young = plan::has_young(&candidates, &rules);
+        let Some(fold) = plan(candidates, &rules, self.env().now_ms()) else {
+            return Ok(Looked::Idle { has_young });
+        };
         let merged = match self.merged(&base, &fold).await {
             Ok(merged) => merged,
             Err(Failure { source, error }) => {
@@ -150,7 +175,7 @@ impl Bridge {
                 let Some(file) = file.filter(|file| is_new(file)) else { return Err(error) };
                 let (topic, file) = (&worker.topic_name, file.file_path());
                 tracing::error!(%topic, file, %error, "a table's file cannot be read");
-                return Ok(true);
+                return Ok(Looked::Folded);
             }
         };
         let mut removed: Removed = fold.files.iter().cloned().collect();
@@ -161,14 +186,14 @@ impl Bridge {
         let bytes: u64 = files.iter().map(|file| file.data_file.file_size_in_bytes()).sum();
         let count = removed.len();
         let CommitEnd::Committed(table) = worker.replace(base, removed, files).await? else {
-            return Ok(false);
+            return Ok(Looked::Idle { has_young: true });
         };
         let counts = self.fold_counts();
         counts.folds.fetch_add(1, Ordering::Relaxed);
         counts.files.fetch_add(count as u64, Ordering::Relaxed);
         counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         tracing::debug!(table = %table.pointer.name, files = count, bytes, "files folded");
-        Ok(true)
+        Ok(Looked::Folded)
     }
 
     /// Puts the files; none is left where one fails.

@@ -7,7 +7,7 @@
 //! has gone quiet, of what there is. Whatever makes a full file is folded at once.
 
 use iceberg::spec::DataFile;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Files of this generation are not folded.
@@ -86,6 +86,18 @@ pub(super) struct Fold {
     /// Theirs; the new file's is one more.
     pub(super) generation: u8,
     pub(super) files: Vec<DataFile>,
+}
+
+/// True if there are files of one partition that will be folded once they are old enough, whatever
+/// comes after them.
+pub(super) fn has_young(candidates: &[Candidate], rules: &FoldRules) -> bool {
+    let full_bytes = rules.full_bytes();
+    let mut partitions = BTreeSet::new();
+    let mut young = candidates.iter().filter(|candidate| {
+        candidate.generation == 0 && candidate.file.file_size_in_bytes() < full_bytes
+    });
+    let partition = |file: &DataFile| format!("{:?}", file.partition());
+    young.any(|candidate| !partitions.insert((candidate.spec_id, partition(&candidate.file))))
 }
 
 /// The fold that leaves the fewest files, if one is due.

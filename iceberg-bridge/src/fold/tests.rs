@@ -145,6 +145,25 @@ async fn newest(bridge: &Bridge) -> std::sync::Arc<LoadedTable> {
     bridge.newest("t").await.unwrap().unwrap()
 }
 
+/// Nobody looks any more, and still the last files become one when they are old enough.
+#[tokio::test(start_paused = true)]
+async fn a_table_that_has_gone_quiet_is_folded_soon() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = folding_bridge(&world, 2);
+    for round in 0..3 {
+        world.append(topic, 0, round..round + 1);
+        look(&bridge).await;
+    }
+    assert_eq!(fold_all(&bridge).await, 0, "three files are few, and young");
+    bridge.env().sleep(FoldRules::default().fresh_age).await;
+    assert_eq!(fold_all(&bridge).await, 1);
+    let table = newest(&bridge).await;
+    assert_eq!(table.counts.files, 1);
+    assert_eq!(world.rows(&table).await.len(), 3);
+    assert_eq!(fold_all(&bridge).await, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn folds_have_the_same_rows_and_looks_go_on() {
     let world = World::new();

@@ -40,6 +40,11 @@ fn recover(arguments: RecoverArguments, is_json: bool, assembly: &Arc<dyn Assemb
     } else {
         print(&recovered(&tables))?;
     }
+    verdict(&tables)
+}
+
+/// A failure where a table could not be put back.
+pub(super) fn verdict(tables: &[RecoveredTable]) -> Outcome {
     let is_whole = tables.iter().all(|table| table.problem.is_none());
     if is_whole { Ok(()) } else { Err(Failure::Reported) }
 }

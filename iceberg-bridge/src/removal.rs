@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 
 /// Tables that one look at the catalog brings.
 const TABLES_PER_PAGE: usize = 1000;
+/// Namespaces that are looked through.
+const NAMESPACES_MAX: usize = 1000;
 /// Files that one call deletes.
 const FILES_PER_PAGE: usize = 1000;
 
@@ -40,7 +42,7 @@ impl Bridge {
     /// Whatever the metadata store answers; the background job tries again.
     pub async fn remove_table_of(&self, topic: TopicId) -> Result<()> {
         match self.pointers().by_topic(topic).await? {
-            Some(pointer) => self.remove_if_gone(&pointer).await,
+            Some(pointer) => self.remove_if_gone(topic, &pointer).await,
             None => Ok(()),
         }
     }
@@ -49,14 +51,26 @@ impl Bridge {
     pub(crate) async fn remove_tables(&self) -> Result<()> {
         let topics = self.topics().await?;
         let known: BTreeSet<TopicId> = topics.iter().map(|topic| topic.id).collect();
+        // Engines may have given a topic's table another namespace.
+        for namespace in self.namespaces(None, NAMESPACES_MAX).await? {
+            self.remove_tables_in(&namespace, &known).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_tables_in(&self, namespace: &str, known: &BTreeSet<TopicId>) -> Result<()> {
         let mut after: Option<String> = None;
         loop {
-            let namespace = &self.config().namespace;
             let page = self.pointers().list(namespace, after.as_deref(), TABLES_PER_PAGE).await?;
             // Asked for one by one are only those that the list lacks; a topic that has gone since
             // changes the list's revision, and the next sweep sees it.
-            for pointer in page.iter().filter(|pointer| !known.contains(&pointer.topic())) {
-                self.remove_if_gone(pointer).await?;
+            for pointer in page.iter() {
+                match pointer.topic() {
+                    Some(topic) if !known.contains(&topic) => {
+                        self.remove_if_gone(topic, pointer).await?;
+                    }
+                    _ => {}
+                }
             }
             match page.last() {
                 Some(last) if page.len() == TABLES_PER_PAGE => after = Some(last.name.clone()),
@@ -65,8 +79,7 @@ impl Bridge {
         }
     }
 
-    async fn remove_if_gone(&self, pointer: &TablePointer) -> Result<()> {
-        let topic = pointer.topic();
+    async fn remove_if_gone(&self, topic: TopicId, pointer: &TablePointer) -> Result<()> {
         if self.metadata().topic_by_id(topic).await?.is_some() {
             return Ok(());
         }
@@ -91,7 +104,9 @@ impl Bridge {
         let until_ms = self.metadata().backend().now_ms().await?.saturating_sub(retention_ms);
         for table in removed.iter().filter(|table| table.removed_ms <= until_ms) {
             self.delete_files_of(table).await?;
-            self.forget_marks(table.topic, table.table).await?;
+            if let Some(topic) = table.topic {
+                self.forget_marks(topic, table.table).await?;
+            }
             self.pointers().forget(table).await?;
         }
         Ok(())
@@ -100,12 +115,12 @@ impl Bridge {
     async fn delete_files_of(&self, removed: &RemovedTable) -> Result<()> {
         let store: &dyn ObjectStore = self.store();
         let RemovedTable { topic, table, .. } = *removed;
-        let place = TablePlace::new(store, self.config().cluster, topic, table);
+        let place = TablePlace::of(store, self.config().cluster, topic, table);
         let mut files = 0;
         loop {
             let page = store.list(place.key(), None, FILES_PER_PAGE).await?;
             if page.is_empty() {
-                tracing::info!(%topic, %table, files, "files of a removed table deleted");
+                tracing::info!(%table, files, "files of a removed table deleted");
                 return Ok(());
             }
             files += page.len();

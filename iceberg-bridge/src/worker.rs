@@ -4,6 +4,7 @@
 
 use crate::commit::{
     CommitCounts, CommitEnd, Committer, LoadedTable, Ownership, Removed, ResumeFrom, StagedFile,
+    foreign_schema,
 };
 use crate::config::BridgeConfig;
 use crate::encode::{DecodeCounts, EncoderConfig, ValueFormat};
@@ -180,11 +181,13 @@ impl Worker {
     pub(crate) async fn refresh(&self) -> Result<Option<Arc<LoadedTable>>> {
         let known = self.newest();
         let pointers = &self.shared.pointers;
-        let pointer = match &known {
-            Some(table) => {
-                let known = &table.pointer;
-                pointers.by_name(&known.namespace, &known.name).await?
-            }
+        let same_name = match known.as_ref().map(|table| &table.pointer) {
+            Some(known) => pointers.by_name(&known.namespace, &known.name).await?,
+            None => None,
+        };
+        let pointer = match same_name.filter(|pointer| pointer.topic() == Some(self.topic)) {
+            Some(pointer) => Some(pointer),
+            // It may have got another name.
             None => pointers.by_topic(self.topic).await?,
         };
         match (known, pointer) {
@@ -322,7 +325,11 @@ impl Worker {
         let ends = ends(&cut);
         let mut overtaken = 0;
         while overtaken < OVERTAKEN_MAX {
+            let had_table = self.newest().is_some();
             let base = self.refresh().await?;
+            if had_table && base.is_none() {
+                return Err(Error::fenced("the table was dropped"));
+            }
             if let Some(reason) = base.as_ref().and_then(|table| table.stopped.as_ref()) {
                 return Err(Error::fenced(format!("table is stopped: {reason}")));
             }
@@ -360,6 +367,7 @@ impl Worker {
             committed,
             scanned,
             is_new: base.is_none(),
+            schema: base.and_then(|base| foreign_schema(&base.mapping, &base.metadata)),
             mapping: base.map_or_else(Mapping::new, |base| base.mapping.clone()),
             encoder: EncoderConfig { format, limits },
         };

@@ -12,6 +12,7 @@
 //! * Files of an attempt that certainly failed are deleted; those of an unknown one are left to the
 //!   orphan sweep, which fences every commit whose files it may have deleted.
 
+mod binding;
 mod columns;
 mod expiry;
 mod garbage;
@@ -28,12 +29,14 @@ mod tests;
 #[cfg(test)]
 pub(crate) mod tests_support;
 
+pub(crate) use binding::foreign_schema;
 pub use columns::MAPPING_PROPERTY;
 pub use expiry::ExpiryRules;
 pub(crate) use kind::Removed;
 pub use resume::ResumeFrom;
 pub use snapshot::Ownership;
 pub use table::{CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, TAG, TOPIC_PROPERTY};
+pub(crate) use table::{is_compressed, metadata_file, read_metadata};
 
 use crate::mapping::Mapping;
 use crate::names;
@@ -298,7 +301,7 @@ impl Committer {
                 ChangeOutcome::Rejected => {}
             }
             self.counts.conflicts.fetch_add(1, Ordering::Relaxed);
-            let Some(current) = self.load(base.pointer.topic()).await? else {
+            let Some(current) = self.load(base.progress.topic).await? else {
                 self.discard(&staged, &prepared).await;
                 return Ok(CommitEnd::Overtaken);
             };
@@ -495,6 +498,9 @@ impl Committer {
         staged: Staged,
         prepared: Prepared,
     ) -> CommitEnd {
+        // As it will be read; what was just made of it fits it.
+        let mapping = binding::bound(staged.mapping.clone(), &prepared.metadata);
+        let mapping = mapping.unwrap_or(staged.mapping);
         let table = Arc::new(LoadedTable {
             pointer,
             place,
@@ -503,7 +509,7 @@ impl Committer {
             refs: prepared.refs,
             manifests: prepared.manifests,
             progress: staged.to,
-            mapping: staged.mapping,
+            mapping,
             stopped: None,
         });
         garbage::collect_later(

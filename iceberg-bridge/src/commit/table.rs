@@ -19,6 +19,7 @@ use kfs::{ClusterId, TopicId};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Table property: how its metadata files are compressed.
 pub(super) const METADATA_CODEC_PROPERTY: &str = "write.metadata.compression-codec";
@@ -69,15 +70,11 @@ impl LoadedTable {
         cluster: ClusterId,
         pointer: TablePointer,
     ) -> Result<Self> {
-        let topic = pointer.topic();
+        let topic = pointer.topic().ok_or_else(|| Error::bug("no topic's table"))?;
         let place = TablePlace::new(store, cluster, topic, pointer.table_id);
-        let location = &pointer.metadata_location;
-        let file = get(store, &place.key_of(location)?).await?;
-        let metadata_json = json_of(file)
-            .map_err(|error| Error::corrupt(format!("metadata {location}")).with_source(error))?;
-        let metadata: TableMetadata = serde_json::from_slice(&metadata_json)
-            .map_err(|error| Error::corrupt(format!("metadata {location}")).with_source(error))?;
-        let owner = owner_problem(&metadata, cluster, &pointer);
+        let key = place.key_of(&pointer.metadata_location)?;
+        let (metadata_json, metadata) = read_metadata(store, &key).await?;
+        let owner = owner_problem(&metadata, (cluster, topic), pointer.table_id);
         // The files of a table that is not ours may be anywhere.
         let manifests = match metadata.current_snapshot().filter(|_| owner.is_none()) {
             None => Vec::new(),
@@ -149,6 +146,19 @@ pub(super) fn summary_value<'a>(snapshot: &'a Snapshot, key: &str) -> Option<&'a
     snapshot.summary().additional_properties.get(key).map(String::as_str)
 }
 
+/// A metadata file, as JSON and as what it means.
+pub(crate) async fn read_metadata(
+    store: &dyn ObjectStore,
+    key: &str,
+) -> Result<(Bytes, TableMetadata)> {
+    let file = get(store, key).await?;
+    let metadata_json = json_of(file)
+        .map_err(|error| Error::corrupt(format!("metadata {key}")).with_source(error))?;
+    let metadata = serde_json::from_slice(&metadata_json)
+        .map_err(|error| Error::corrupt(format!("metadata {key}")).with_source(error))?;
+    Ok((metadata_json, metadata))
+}
+
 /// A whole object that must be there.
 pub(super) async fn get(store: &dyn ObjectStore, key: &str) -> Result<Bytes> {
     store.get(key).await?.ok_or_else(|| Error::corrupt(format!("object `{key}` is missing")))
@@ -157,10 +167,9 @@ pub(super) async fn get(store: &dyn ObjectStore, key: &str) -> Result<Bytes> {
 /// Why a table is not this topic's, if so: it is never written, and never resumed.
 pub(super) fn owner_problem(
     metadata: &TableMetadata,
-    cluster: ClusterId,
-    pointer: &TablePointer,
+    (cluster, topic): (ClusterId, TopicId),
+    table: Uuid,
 ) -> Option<String> {
-    let topic = pointer.topic();
     let property = |key| metadata.properties().get(key).map_or("none", String::as_str);
     for (key, ours) in
         [(CLUSTER_PROPERTY, cluster.to_string()), (TOPIC_PROPERTY, topic.to_string())]
@@ -169,9 +178,9 @@ pub(super) fn owner_problem(
             return Some(format!("not ours: {key} is {}, not {ours}", property(key)));
         }
     }
-    if metadata.uuid() != pointer.table_id {
-        let (uuid, ours) = (metadata.uuid(), pointer.table_id);
-        return Some(format!("not ours: the table's uuid is {uuid}, not {ours}"));
+    if metadata.uuid() != table {
+        let uuid = metadata.uuid();
+        return Some(format!("not ours: the table's uuid is {uuid}, not {table}"));
     }
     match maps(metadata).ok()?.main {
         Some(main) if main.topic != topic => {
@@ -258,7 +267,7 @@ const LISTS: [(&str, &str); 4] = [
 
 /// Metadata as JSON, and as a file: compressed where the table says so. Keys and lists are sorted,
 /// so that the same version is the same bytes: the library's own order changes from run to run.
-pub(super) fn metadata_file(metadata: &TableMetadata) -> Result<(Bytes, Bytes)> {
+pub(crate) fn metadata_file(metadata: &TableMetadata) -> Result<(Bytes, Bytes)> {
     let failed = |error| Error::bug("encode table metadata").with_source(error);
     let encode = |error| Error::bug("encode table metadata").with_source(error);
     let mut sorted = serde_json::to_value(metadata).map_err(encode)?;
@@ -277,7 +286,7 @@ pub(super) fn metadata_file(metadata: &TableMetadata) -> Result<(Bytes, Bytes)> 
 }
 
 /// Whether the table's metadata files are compressed.
-pub(super) fn is_compressed(metadata: &TableMetadata) -> bool {
+pub(crate) fn is_compressed(metadata: &TableMetadata) -> bool {
     let codec = metadata.properties().get(METADATA_CODEC_PROPERTY);
     codec.is_some_and(|codec| codec.eq_ignore_ascii_case("gzip"))
 }

@@ -1,10 +1,10 @@
 //! A folded file: written like those that are committed, in row groups of bounded size; its
 //! manifest entry comes of its sources' entries. Pure.
 
-use super::columns::index_of;
 use super::rows::Job;
 use crate::encode::FileSlot;
 use crate::error::parquet_error;
+use crate::projection::index_of;
 use crate::schema::{SPEC_DAY, SPEC_UNPARTITIONED, field};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};

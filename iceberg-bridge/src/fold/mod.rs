@@ -8,7 +8,6 @@
 //! | file | does |
 //! |---|---|
 //! | `plan.rs` | chooses what is folded; a byte at most three times before its file is full |
-//! | `columns.rs` | brings columns of older schemas to the table's own |
 //! | `rows.rs` | merges sorted files into one sorted file, or into one a day |
 //! | `file.rs` | writes it, and its manifest entry from those of its sources |
 //!
@@ -16,7 +15,6 @@
 //! a full file, and is the upkeep's, so that no commit waits for it but for the moment of its own.
 //! Cost: a GET a source, a PUT for the file, and what a commit costs.
 
-mod columns;
 mod file;
 mod plan;
 mod rows;
@@ -27,6 +25,7 @@ pub use plan::FoldRules;
 
 use crate::bridge::Bridge;
 use crate::commit::{CommitEnd, LoadedTable, Removed, StagedFile, put};
+use crate::projection::arrow_schema_of;
 use crate::worker::Worker;
 use file::{Merged, data_file_of};
 use floe_env::{Error, Instant, Result};
@@ -172,7 +171,7 @@ impl Bridge {
         });
         let reads: Vec<_> = reads.collect();
         let sources = stream::iter(reads).buffered(READS_MAX).try_collect().await?;
-        let schema = columns::arrow_schema_of(base.metadata.current_schema())?;
+        let schema = arrow_schema_of(base.metadata.current_schema())?;
         let ordered = file::columns_with_statistics(&schema, &fold.files);
         let job = Job { schema, ordered, spec_id: fold.spec_id };
         let expected: u64 = fold.files.iter().map(DataFile::record_count).sum();

@@ -4,15 +4,15 @@
 //! before the next row of any other: sources follow one another in long runs. Rows without a day of
 //! their own, which one file has of many days, are split: days with many of them get a file each.
 
-use super::columns::{index_of, project};
 use super::file::{FileWriter, Merged};
 use crate::encode::{DAYS_MAX, FileSlot};
 use crate::error::parquet_error;
+use crate::projection::{index_of, project};
 use crate::schema::{SPEC_UNPARTITIONED, field};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
-use arrow_array::{Int32Array, Int64Array, RecordBatch};
-use arrow_schema::SchemaRef;
+use arrow_array::{Array, Int64Array, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
 use floe_env::{Error, Result};
 use parquet::arrow::ProjectionMask;
@@ -73,7 +73,7 @@ struct Cursor {
     reader: ParquetRecordBatchReader,
     schema: SchemaRef,
     batch: RecordBatch,
-    partitions: Int32Array,
+    partitions: Int64Array,
     offsets: Int64Array,
     row: usize,
 }
@@ -104,7 +104,7 @@ impl Cursor {
             reader,
             schema: job.schema.clone(),
             batch: RecordBatch::new_empty(job.schema.clone()),
-            partitions: Int32Array::from(Vec::<i32>::new()),
+            partitions: Int64Array::from(Vec::<i64>::new()),
             offsets: Int64Array::from(Vec::<i64>::new()),
             row: 0,
         };
@@ -112,12 +112,12 @@ impl Cursor {
     }
 
     /// Partition and offset of the next row.
-    fn head(&self) -> (i32, i64) {
+    fn head(&self) -> (i64, i64) {
         (self.partitions.value(self.row), self.offsets.value(self.row))
     }
 
     /// The rows before `limit`, as far as they are decoded; at least one.
-    fn run_until(&mut self, limit: Option<(i32, i64)>) -> RecordBatch {
+    fn run_until(&mut self, limit: Option<(i64, i64)>) -> RecordBatch {
         let from = self.row;
         self.row += 1;
         while self.row < self.batch.num_rows() && limit.is_none_or(|limit| self.head() < limit) {
@@ -133,13 +133,23 @@ impl Cursor {
             let batch =
                 batch.map_err(|error| Error::corrupt("read a data file").with_source(error))?;
             self.batch = project(&batch, &self.schema)?;
-            let partitions = self.batch.column(required(&self.schema, field::PARTITION)?);
-            self.partitions = partitions.as_primitive::<Int32Type>().clone();
-            let offsets = self.batch.column(required(&self.schema, field::OFFSET)?);
-            self.offsets = offsets.as_primitive::<Int64Type>().clone();
+            self.partitions = self.whole_numbers(field::PARTITION)?;
+            self.offsets = self.whole_numbers(field::OFFSET)?;
             self.row = 0;
         }
         Ok(true)
+    }
+}
+
+impl Cursor {
+    /// A column of the batch; others may have widened it.
+    fn whole_numbers(&self, id: i32) -> Result<Int64Array> {
+        let column = self.batch.column(required(&self.schema, id)?);
+        match column.data_type() {
+            DataType::Int64 => Ok(column.as_primitive::<Int64Type>().clone()),
+            DataType::Int32 => Ok(column.as_primitive::<Int32Type>().unary(i64::from)),
+            other => Err(Error::corrupt(format!("the column of field {id} is {other}"))),
+        }
     }
 }
 

@@ -248,7 +248,7 @@ async fn rows_of_many_days_stay_together_until_a_day_is_worth_a_file() {
 
 #[test]
 fn columns_of_older_files_come_to_the_tables_own() {
-    use super::columns::{arrow_schema_of, project};
+    use crate::projection::{arrow_schema_of, project};
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Int32Type, Int64Type};
     use arrow_array::{

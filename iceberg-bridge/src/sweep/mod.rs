@@ -109,7 +109,7 @@ impl Bridge {
     async fn sweep_folder(&self, topic: TopicId, table: Uuid) -> Result<()> {
         if let Some(pointer) = self.pointers().by_topic(topic).await? {
             return match pointer.table_id == table {
-                true => self.sweep_table(pointer).await,
+                true => self.sweep_table(topic, pointer).await,
                 false => self.delete_lost(topic, table).await,
             };
         }
@@ -118,7 +118,7 @@ impl Bridge {
             return Ok(());
         }
         let removed = self.pointers().removed(REMOVED_TABLES_MAX).await?;
-        if removed.iter().any(|removed| (removed.topic, removed.table) == (topic, table)) {
+        if removed.iter().any(|removed| (removed.topic, removed.table) == (Some(topic), table)) {
             return Ok(());
         }
         self.delete_lost(topic, table).await
@@ -133,12 +133,12 @@ impl Bridge {
         self.delete_orphans(&keys).await
     }
 
-    async fn sweep_table(&self, pointer: TablePointer) -> Result<()> {
-        let (topic, table) = (pointer.topic(), pointer.table_id);
+    async fn sweep_table(&self, topic: TopicId, pointer: TablePointer) -> Result<()> {
+        let table = pointer.table_id;
         let backend = self.metadata().backend();
         let now_ms = backend.now_ms().await?;
         let Some(marks) = Marks::read(backend.as_ref(), topic, table).await? else {
-            let Some(newest) = self.newest_of(&pointer).await? else { return Ok(()) };
+            let Some(newest) = self.newest_of(topic, &pointer).await? else { return Ok(()) };
             let names = self.unreachable(&newest).await?;
             if names.is_empty() {
                 return Ok(());
@@ -154,7 +154,7 @@ impl Bridge {
         if self.pointers().swap(&pointer, &pointer.swept()).await? == ChangeOutcome::Rejected {
             return Ok(());
         }
-        let Some(newest) = self.newest_of(&pointer).await? else { return Ok(()) };
+        let Some(newest) = self.newest_of(topic, &pointer).await? else { return Ok(()) };
         let mut orphans: BTreeSet<String> = marks.names.into_iter().collect();
         self.strike_reachable(&newest, &mut orphans).await?;
         let folder = newest.place.key();
@@ -176,8 +176,12 @@ impl Bridge {
     }
 
     /// The newest version of a table that may be written.
-    async fn newest_of(&self, pointer: &TablePointer) -> Result<Option<Arc<LoadedTable>>> {
-        let newest = self.worker_of(pointer).await?.refresh().await?;
+    async fn newest_of(
+        &self,
+        topic: TopicId,
+        pointer: &TablePointer,
+    ) -> Result<Option<Arc<LoadedTable>>> {
+        let newest = self.worker_of(topic, pointer).await?.refresh().await?;
         Ok(newest.filter(|newest| {
             newest.stopped.is_none() && newest.pointer.table_id == pointer.table_id
         }))

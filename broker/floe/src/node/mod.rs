@@ -6,6 +6,7 @@ mod export;
 mod inspect;
 mod jobs;
 mod listener;
+mod read_keys;
 mod reconcile;
 mod stores;
 
@@ -44,6 +45,7 @@ impl Assembly for Node {
         let metadata = stores::open_metadata(&env, &config).await?;
         let cluster = agree_on_cluster(&env, objects.store.as_ref(), &metadata).await?;
         stores::check_incarnation(objects.store.as_ref(), &metadata).await?;
+        read_keys::check(&env, &config, cluster, objects.store.as_ref()).await?;
         let endpoints = Endpoints { kafka: local(&kafka)?, http: local(&http)? };
         let identity = identity(&config, &endpoints, cluster);
         let stores = stores::stores(&config, &objects, &metadata);

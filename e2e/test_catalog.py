@@ -1,4 +1,4 @@
-"""The catalog as engines use it: tokens, tables that others make and change, keys that may only read.
+"""The catalog as engines use it: tokens, tables that others make and change, keys that may only read, a store that was moved.
 PyIceberg and DuckDB write; Floe goes on beside them."""
 import contextlib
 import json
@@ -16,7 +16,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.types import DateType, LongType
 
-from kit import CLIENT_SECONDS, Floe, S3, duckdb_on, send
+from kit import CLIENT_SECONDS, Floe, S3, duckdb_on, floe_command, send
 
 WRITABLE = {"iceberg.external_write": "true"}
 
@@ -319,3 +319,31 @@ def test_keys_that_are_given_can_read_tables_and_nothing_else(tmp_path, request,
 def write(file_system, path):
     with file_system.open_output_stream(path) as stream:
         stream.write(b"mine")
+
+
+def test_a_moved_folder_is_refused_until_its_tables_are_relocated(tmp_path, request, topic):
+    with running(tmp_path / "old", request, {}) as floe:
+        for number in range(3):
+            records(floe, topic, {"a": number})
+            catalog_of(floe).load_table(("kafka", topic))
+    (tmp_path / "old" / "data").rename(tmp_path / "new")
+    moved = Floe(tmp_path)
+    moved.data = tmp_path / "new"
+    request.node.floe = moved
+    with pytest.raises(AssertionError, match="exited with 2|exited with 1"):
+        moved.start()
+    moved.process = None
+    said = moved.log_tail()
+    assert "floe tables relocate" in said and str(tmp_path / "old") in said and str(moved.data) in said
+    done = floe_command("tables", "relocate", "--data", moved.data)
+    assert done.returncode == 0 and done.stdout.startswith("1 tables are at home here now"), done
+    moved.start()
+    try:
+        records(moved, topic, {"a": 3})
+        assert columns(moved, topic, "a") == [(0,), (1,), (2,), (3,)]
+        assert state(moved, topic) == ("running", None)
+        table = catalog_of(moved).load_table(("kafka", topic))
+        oldest = min(table.snapshots(), key=lambda snapshot: snapshot.sequence_number)
+        assert table.scan(snapshot_id=oldest.snapshot_id).to_arrow().num_rows == 1, "what was before is there too"
+    finally:
+        moved.stop()

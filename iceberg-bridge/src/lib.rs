@@ -26,6 +26,7 @@ pub mod place;
 pub mod pointer;
 pub mod progress;
 mod projection;
+pub mod relocate;
 mod removal;
 pub mod schema;
 mod staging;

@@ -113,6 +113,14 @@ pub(super) enum TablesCommand {
         #[arg(long, group = "from")]
         from_here: bool,
     },
+    /// After the store was moved: write the addresses of all tables anew. No broker may run.
+    Relocate(RelocateArguments),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RelocateArguments {
+    #[command(flatten)]
+    pub(super) settings: SettingFlags,
 }
 
 #[derive(Subcommand, Debug)]

@@ -37,6 +37,10 @@ pub trait Assembly: Send + Sync + 'static {
     /// Makes metadata that was put back from a backup the one that holds. Answers what was done, in
     /// a few words.
     async fn restore(&self, env: &Env, config: &Config) -> Result<String>;
+
+    /// Writes the addresses of tables anew in a store that was moved. Answers what was done, in a
+    /// sentence.
+    async fn relocate(&self, env: &Env, config: &Config) -> Result<String>;
 }
 
 /// What a running broker is handed.

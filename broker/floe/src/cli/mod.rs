@@ -11,6 +11,7 @@ mod client;
 mod config_command;
 mod doctor;
 mod logging;
+mod relocate;
 mod remote;
 mod restore;
 mod runtime;
@@ -23,7 +24,7 @@ mod tests;
 pub use assembly::{Assembly, Deletion, Endpoints, Reconciliation, Serving};
 
 use crate::text;
-use arguments::{Command, CommandLine, SegmentsCommand};
+use arguments::{Command, CommandLine, SegmentsCommand, TablesArguments, TablesCommand};
 use clap::Parser;
 use floe_env::Error;
 use std::ffi::OsString;
@@ -72,7 +73,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, assembly: Arc<dyn Asse
         Command::Serve(arguments) => serve::run(arguments, assembly),
         Command::Config(arguments) => config_command::run(arguments),
         Command::Topics(arguments) => remote::topics(arguments),
-        Command::Tables(arguments) => remote::tables(arguments),
+        Command::Tables(arguments) => tables(arguments, assembly),
         Command::Segments(SegmentsCommand::Inspect(arguments)) => segments::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments, assembly),
         Command::Restore(arguments) => restore::run(arguments, assembly),
@@ -87,6 +88,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, assembly: Arc<dyn Asse
     // A closed standard error leaves nobody to tell.
     let _ = writeln!(std::io::stderr(), "floe: {}", text::plain(&error.to_string()));
     ExitCode::from(code)
+}
+
+fn tables(arguments: TablesArguments, assembly: Arc<dyn Assembly>) -> Outcome {
+    match arguments.command {
+        Some(TablesCommand::Relocate(arguments)) => relocate::run(arguments, assembly),
+        _ => remote::tables(arguments),
+    }
 }
 
 /// Prints a result. A reader that has gone away, such as `head`, is no failure.

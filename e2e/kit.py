@@ -118,7 +118,8 @@ class Floe:
 def floe_command(*arguments):
     """A finished `floe` command: text out. Its exit status is the caller's to judge."""
     command = [os.environ["FLOE_BIN"], *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_SECONDS)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FLOE_")}
+    return subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_SECONDS, env=environment)
 
 
 def run_kcat(floe, *arguments, stdin=b""):

@@ -317,8 +317,8 @@ impl Bridge {
         self.pointers().by_name(&table.namespace, &table.name).await
     }
 
-    /// Names of tables behind `after` in the namespace of topics' tables, `limit` at most. A topic whose first record was acknowledged
-    /// before the call has its table in the list.
+    /// Names of tables behind `after` in the namespace of topics' tables, `limit` at most. A topic
+    /// whose first record was acknowledged before the call has its table in the list.
     ///
     /// # Errors
     /// Whatever the stores answer.

@@ -1,6 +1,6 @@
 //! Answers that are no success: the specification's JSON error bodies. Status codes follow what
-//! engines tell apart: 401 without a good token, 403 for a write, 404 with the exact type for what is missing, 503 for what
-//! may work later.
+//! engines tell apart: 401 without a good token, 403 for a write, 404 with the exact type for what
+//! is missing, 409 for what others were faster with, 503 for what may work later.
 
 use crate::external::Rejection;
 use axum::Json;

@@ -1,4 +1,5 @@
 """What the benches do with a broker: topics, Kafka's own performance tools, and single records."""
+import dataclasses
 import re
 import time
 import uuid
@@ -16,6 +17,16 @@ LATENCY_SECONDS = 300
 CONSUMER_WAIT_MS = 120_000
 RECORD_BYTES = 1024
 RATE = re.compile(r"(\d+) records sent, ([\d.,]+) records/sec")
+PERCENTILES = re.compile(r"([\d.,]+) ms 50th, .*?([\d.,]+) ms 99th")
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The last report of Kafka's producer tool, from its first record on: times from send to acknowledgement."""
+
+    records_per_second: float
+    p50_ms: float
+    p99_ms: float
 
 
 def create_topic(broker, partitions, tables=False, **config):
@@ -29,6 +40,16 @@ def create_topic(broker, partitions, tables=False, **config):
     return name
 
 
+def create_topics(broker, count):
+    """Creates topics of one partition and returns their names; which of Floe's have tables, its settings say."""
+    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+    names = [f"bench_{number:04}" for number in range(count)]
+    made = admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=1) for name in names])
+    for name in names:
+        made[name].result(CLIENT_SECONDS)
+    return names
+
+
 def delete_topic(broker, name):
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
     admin.delete_topics([name])[name].result(CLIENT_SECONDS)
@@ -36,14 +57,23 @@ def delete_topic(broker, name):
 
 def produce(broker, topic, record_count, batch_bytes, records_per_second=-1, properties=()):
     """Kafka's producer tool with acks=all; returns the seconds of its last report, from its first record on."""
+    report = produce_report(broker, topic, record_count, batch_bytes, records_per_second, properties)
+    return record_count / report.records_per_second
+
+
+def produce_report(
+        broker, topic, record_count, batch_bytes, records_per_second=-1, properties=(), payloads=None):
+    """As `produce`; returns the whole report. Records are random unless `payloads` names a file of them, one a line."""
+    kind = ("--payload-file", payloads) if payloads else ("--record-size", RECORD_BYTES)
     text = tool(
-        "ProducerPerformance", "--topic", topic, "--num-records", record_count, "--record-size", RECORD_BYTES,
+        "ProducerPerformance", "--topic", topic, "--num-records", record_count, *kind,
         "--throughput", records_per_second, "--bootstrap-server", broker.address,
         "--command-property", "acks=all", f"batch.size={batch_bytes}", *properties)
     sent, rate = RATE.findall(text)[-1]
     if int(sent) != record_count:
         raise RuntimeError(f"{sent} of {record_count} records were acknowledged: {text[-1000:]}")
-    return record_count / float(rate.replace(",", ""))
+    figures = (rate, *PERCENTILES.findall(text)[-1])
+    return Report(*(float(figure.replace(",", "")) for figure in figures))
 
 
 def consume(broker, topic, record_count):

@@ -6,18 +6,23 @@ import signal
 import sys
 import tempfile
 
+import bridge
+import encode
 import latency
 import look
+import many_looks
 import put_requests
 import remote
 import results
+import slow_tables
 import start
 import throughput
 from settings import Settings
 
 BENCHES = {
     "throughput": throughput.run, "latency": latency.run, "remote": remote.run, "requests": put_requests.run,
-    "look": look.run, "start": start.run,
+    "look": look.run, "many_looks": many_looks.run, "table_hour": many_looks.run_hour, "encode": encode.run,
+    "bridge": bridge.run, "slow_tables": slow_tables.run, "start": start.run,
 }
 
 

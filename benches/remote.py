@@ -1,7 +1,8 @@
 """Time from sending a record to its acknowledgement on an S3 store that takes 20 or 100 ms, beside one PUT and one commit.
 
 Nothing durable there can cost less than the two. With the PUT budget lifted, the cut and the commit are what is
-measured; as shipped, requests are saved up and then rationed, which costs at most the interval of a rationed PUT.
+measured. As shipped, requests are saved up while there are few (then it is as if the budget were lifted) and rationed when
+the savings are used up, which costs at most the interval of a rationed PUT.
 """
 import contextlib
 import signal
@@ -15,10 +16,10 @@ from servers import ROOT, TEST_SERVERS, Floe, start_s3
 
 DELAYS_MS = (20, 100)
 OUTSTANDING = (1, 5)
-LIFTED = ("flush.puts_per_second=1000",)
-FULL_ROUNDS = 2
-# Records of a round, fewer where PUTs are rationed: savings of 120 PUTs are spent on the way.
-RECORDS, RECORDS_SHIPPED = 250, 160
+# Settings of a broker, what they mean, and records of a round: fewer where PUTs are rationed.
+LIFTED = ("flush.puts_per_second=1000",), "budget lifted", 250
+RATIONED = ("flush.puts_saved_s=0",), "savings used up", 80
+FULL_ROUNDS = 3
 # PUTs and commits of a probe.
 PROBES = 100
 
@@ -30,8 +31,8 @@ def run(settings, folder):
         rows = []
         for delay in DELAYS_MS:
             slow = slow_endpoint(endpoint, delay, folder, cleanup)
-            for chosen, budget in ((LIFTED, "budget lifted"), ((), "as shipped")):
-                name = f"{delay}-{'lifted' if chosen else 'shipped'}"
+            for chosen, budget, records in (LIFTED, RATIONED):
+                name = f"{delay}-{budget.replace(' ', '-')}"
                 store = environment(name) | {"FLOE_STORE_ENDPOINT": slow}
                 floe = Floe(folder / name, store, chosen)
                 with contextlib.ExitStack() as broker:
@@ -39,7 +40,6 @@ def run(settings, folder):
                     floe.start()
                     for outstanding in OUTSTANDING:
                         title = f"PUTs of {delay} ms more, {outstanding} outstanding, {budget}"
-                        records = RECORDS if chosen else RECORDS_SHIPPED
                         rounds = measure(settings, folder, floe, slow, outstanding, records)
                         print(f"  {title}: {rounds}", flush=True)
                         rows.append({"name": title, "rounds": rounds})

@@ -31,6 +31,7 @@ async def hand_on(reader, writer, delay_s):
     async def take():
         data = b"more"
         while data:
+            data = b""
             with contextlib.suppress(ConnectionError):
                 data = await reader.read(CHUNK_BYTES)
             await pieces.put((time.monotonic() + delay_s, data))

@@ -17,7 +17,7 @@ import uuid
 import confluent_kafka
 import duckdb
 import pyarrow.fs
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 START_SECONDS = 30
 STOP_SECONDS = 30
@@ -158,6 +158,16 @@ def create_topic(floe, topic, partitions):
     return admin
 
 
+def alter_config(floe, topic, name, value=None):
+    """Sets a topic's config, or takes it away."""
+    kind = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(name, value, incremental_operation=kind)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": floe.kafka} | QUIET)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(CLIENT_SECONDS)
+
+
 def send(floe, topic, values, **message):
     """Produces values to a topic and returns the acknowledged messages in the order of their acknowledgement."""
     acknowledged, errors = [], []
@@ -222,6 +232,11 @@ class S3:
         address = self.endpoint.partition("://")[2]
         session.execute(f"""CREATE SECRET (TYPE s3, KEY_ID '{self.key}', SECRET '{self.secret}', REGION '{self.region}',
             ENDPOINT '{address}', URL_STYLE 'path', USE_SSL false)""")
+
+    def pyiceberg_properties(self):
+        """Tells a catalog of PyIceberg where the store is."""
+        return {"s3.endpoint": self.endpoint, "s3.access-key-id": self.key, "s3.secret-access-key": self.secret,
+                "s3.region": self.region}
 
     def file_system(self):
         """The store as a file system of pyarrow."""

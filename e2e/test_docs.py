@@ -1,10 +1,14 @@
-"""The README shows what was measured, its tables made from the results, not by hand; and what it tells a newcomer to type works."""
+"""The README shows what was measured, its tables made from the results, not by hand; and what it and the page about tables tell one
+to type works."""
+import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
+import sys
 
-from kit import CLIENT_SECONDS, duckdb_on
+from kit import CLIENT_SECONDS, alter_config, duckdb_on, floe_command, send
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -28,3 +32,70 @@ def test_what_the_readme_tells_a_newcomer_to_type_works(floe):
     assert done.stdout.splitlines() == [f'{{"number":{number},"square":{{"of":{number}}}}}' for number in range(1, 6)]
     rows = duckdb_on(floe).execute(query).fetchall()
     assert sorted(rows) == [(0, number - 1, number, {"of": number}) for number in range(1, 6)]
+
+
+FLIGHTS = [
+    {"carrier": "UA", "arr_delay": 11, "distance": 1400}, {"carrier": "B6", "arr_delay": -18, "distance": 1576},
+    {"carrier": "UA", "arr_delay": None, "distance": 200},
+]
+ORDERS = [
+    '{"price":10,"item":{"sku":"a","tags":["new"]}}', '{"price":10.5,"item":{"sku":"b","tags":[]}}', '{"price":', '{"x":1,"x":2}',
+]
+
+
+def indented(text, begins):
+    """The indented lines of a page that begin so, without what stands behind a `#`."""
+    lines = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    return [re.sub(r" +# .*", "", line) for line in lines if re.match(begins, line)]
+
+
+def alter(floe, command):
+    """Does what a line of kafka-configs says, by the same call."""
+    words = shlex.split(command)
+    topic = words[words.index("--topic") + 1]
+    change = words[-2]
+    assert change in ("--add-config", "--delete-config") and "--alter" in words, command
+    name, _, value = words[-1].partition("=")
+    assert (change == "--add-config") == bool(value), command
+    alter_config(floe, topic, name, value or None)
+
+
+def test_what_the_page_about_tables_says_works(floe):
+    """Each of its lines as it stands there, but for the address."""
+    text = (ROOT / "docs" / "tables.md").read_text()
+    send(floe, "flights", [json.dumps(flight) for flight in FLIGHTS])
+    send(floe, "orders", ORDERS)
+    with duckdb_on(floe) as lake:
+        answers = {line: lake.sql(line).fetchall() for line in indented(text, "SELECT|DESCRIBE|SHOW")}
+    assert len(answers) >= 8, answers
+    answer = {key: rows for key in ("avg(arr_delay)", "coalesce", "_kafka_rescued", "_kafka_error", "item.sku")
+              for line, rows in answers.items() if key in line}
+    assert answer["avg(arr_delay)"] == [("B6", 1, -18.0), ("UA", 2, 11.0)]
+    assert sorted(answer["coalesce"], key=str) == [(10.0,), (10.5,), (None,), (None,)]
+    assert answer["_kafka_rescued"] == [(3, json.dumps({"record": ORDERS[3]}, separators=(",", ":")))]
+    assert [(row[0], bytes(row[2])) for row in answer["_kafka_error"]] == [(2, ORDERS[2].encode())]
+    assert sorted(answer["item.sku"]) == [("a", "new"), ("b", None)]
+    assert all(answers.values()), answers
+
+    python = indented(text, r"from pyiceberg|catalog = |print\(|import polars")
+    script = "\n".join(python).replace("HOST:PORT", floe.http)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=CLIENT_SECONDS)
+    assert done.returncode == 0 and "1576" in done.stdout and "carrier" in done.stdout, done
+
+    for command in indented(text, "floe tables"):
+        if "recover" in command:
+            continue  # test_recover.py
+        done = floe_command(*shlex.split(command)[1:], "--http", floe.http)
+        if "resume" in command:
+            assert done.returncode == 1 and "not stopped" in done.stderr, done
+        else:
+            assert done.returncode == 0 and "kafka.orders" in done.stdout, done
+
+    configs = indented(text, "kafka-configs")
+    assert len(configs) == 3, configs
+    for command in configs:
+        alter(floe, command)
+        table, = (table for table in json.loads(floe.get("/v1/tables")[1]) if table["name"] == "kafka.orders")
+        assert (table["rescued_rows"], table["undecodable_rows"]) == (1, 1)
+    done = floe_command("tables", "describe", "orders", "--http", floe.http)
+    assert "retention" in done.stdout, done

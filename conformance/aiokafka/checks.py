@@ -203,7 +203,7 @@ async def offsets_are_found_by_time_and_end(opened):
 
 
 @check
-async def seek_and_records_deleted(opened):
+async def seek_and_positions_out_of_range(opened):
     topic, producer = await opened.topic(1), await opened.producer()
     await asyncio.gather(*[await producer.send(topic, str(number).encode()) for number in range(10)])
     consumer, place = await opened.consumer(auto_offset_reset="none"), TopicPartition(topic, 0)

@@ -30,7 +30,7 @@ LEFT_OUT = "test/integration/test_ssl_integration.py"
 
 class KafkaPython(Suite):
     name = "kafkapython"
-    what = f"kafka-python {VERSION}, its own integration tests"
+    what = f"kafka-python {VERSION}, its own integration tests but test_ssl_integration.py, which starts a broker of its own"
     on_kafka = "53 pass, 2 want other settings, 10 skip themselves"
     # One test assigns replicas to broker 0, and one asks for sessions of 3 s, which is below Kafka's default.
     settings = {

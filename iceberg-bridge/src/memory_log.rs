@@ -1,7 +1,7 @@
 //! A log in memory, for tests and samples: batches as producers make them, last stable offsets, and
 //! log starts.
 
-use crate::log_reader::{LogRead, LogReader, PartitionCut};
+use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
 use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::{Error, Result};
@@ -105,26 +105,43 @@ impl LogReader for MemoryLog {
         until: i64,
         bytes_max: usize,
     ) -> Result<LogRead> {
-        let log = self.with(partition, |log| log.clone())?;
-        if from < log.log_start_offset {
-            let start = log.log_start_offset;
+        self.with(partition, |log| log.read(from, until, bytes_max))?
+    }
+
+    async fn load_together(&self, _: &[LogRange]) -> Result<()> {
+        Ok(())
+    }
+
+    fn together_bytes_max(&self) -> Option<usize> {
+        None
+    }
+}
+
+impl Partition {
+    fn read(&self, from: i64, until: i64, bytes_max: usize) -> Result<LogRead> {
+        if from < self.log_start_offset {
+            let start = self.log_start_offset;
             return Err(Error::invalid(format!("offset {from} is below log start {start}")));
         }
         let mut read = LogRead { batches: Vec::new(), next_offset: until };
         let mut bytes = 0;
-        for (_, batch) in log.batches {
-            let view = BatchView::parse(&batch)
+        // The last batch that begins at or below the offset may reach it.
+        let behind = self.batches.partition_point(|(base_offset, _)| *base_offset <= from);
+        for (base_offset, batch) in &self.batches[behind.saturating_sub(1)..] {
+            let view = BatchView::parse(batch)
                 .map_err(|error| Error::corrupt("a batch").with_source(error))?;
-            let header = view.header;
-            if header.last_offset() < from || header.base_offset >= until {
+            if *base_offset >= until {
+                break;
+            }
+            if view.header.last_offset() < from {
                 continue;
             }
             if !read.batches.is_empty() && bytes + batch.len() > bytes_max {
-                read.next_offset = header.base_offset;
+                read.next_offset = *base_offset;
                 break;
             }
             bytes += batch.len();
-            read.batches.push(batch);
+            read.batches.push(batch.clone());
         }
         Ok(read)
     }

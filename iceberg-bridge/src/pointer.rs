@@ -1,8 +1,7 @@
 //! Which metadata file is a table's newest: one fact a table, moved by compare-and-set. It is the
 //! only thing that makes a commit visible.
 //!
-//! Facts: `tables/{namespace}/{name}` is the pointer, readable as
-//! [`floe_metadata::tables::TablePointer`] too; `table-of-topic/{topic id}` says which table a
+//! Facts: `tables/{namespace}/{name}` is the pointer; `table-of-topic/{topic id}` says which table a
 //! topic has, so that a name is chosen once. Both are made in one change, and removed in one, which
 //! leaves `removed-tables/{topic id}/{table uuid}`: whose files are to go, and since when.
 //!
@@ -27,6 +26,8 @@ const FORMAT_VERSION: u32 = 1;
 const EXTERNAL_VERSION: u32 = 2;
 /// Stands for the topic of a table that has none.
 const EXTERNAL: &str = "external";
+/// Pointers that one look at all of them reads at once.
+const POINTERS_PER_PAGE: usize = 1000;
 const TABLES: &str = "tables";
 const TABLE_OF_TOPIC: &str = "table-of-topic";
 const REMOVED_TABLES: &str = "removed-tables";
@@ -202,8 +203,15 @@ pub trait TablePointers: Send + Sync + 'static {
     /// Tables that were removed and whose files have not been deleted, `limit` at most.
     async fn removed(&self, limit: usize) -> Result<Vec<RemovedTable>>;
 
+    /// Whether a table was removed and its files have not been deleted.
+    async fn is_removed(&self, topic: TopicId, table: Uuid) -> Result<bool>;
+
     /// Forgets a removed table, whose files are gone.
     async fn forget(&self, table: &RemovedTable) -> Result<()>;
+
+    /// Whether files that others may have put may be deleted: not while the metadata store was put
+    /// back from a backup and knows not of all that was committed. Asked before each deletion.
+    async fn may_delete(&self) -> Result<bool>;
 }
 
 /// Pointers as facts of the metadata store.
@@ -213,6 +221,26 @@ impl FactPointers {
     /// Over a metadata store.
     pub fn new(metadata: MetadataStore) -> Self {
         Self(metadata)
+    }
+
+    /// The tables of all namespaces.
+    pub(crate) async fn all(&self) -> Result<Vec<TablePointer>> {
+        let FactRange { mut from, until } = FactKey::new(&[TABLES]).folder();
+        let mut found = Vec::new();
+        loop {
+            let range = FactRange { from, until: until.clone() };
+            let page = self.0.backend().scan(&range, POINTERS_PER_PAGE).await?;
+            for (key, bytes) in &page {
+                found.push(TablePointer::decode(key, bytes)?);
+            }
+            match page.last() {
+                // The first key behind: a NUL never occurs in a key.
+                Some((last, _)) if page.len() == POINTERS_PER_PAGE => {
+                    from = format!("{}\0", last.as_str());
+                }
+                _ => return Ok(found),
+            }
+        }
     }
 
     async fn get(&self, key: FactKey) -> Result<Option<Bytes>> {
@@ -380,9 +408,17 @@ impl TablePointers for FactPointers {
         facts.iter().map(|(key, value)| removed_of(key, value)).collect()
     }
 
+    async fn is_removed(&self, topic: TopicId, table: Uuid) -> Result<bool> {
+        Ok(self.get(removed_key(Some(topic), table)).await?.is_some())
+    }
+
     async fn forget(&self, table: &RemovedTable) -> Result<()> {
         let key = removed_key(table.topic, table.table);
         let change = Change { writes: vec![Write::Delete(key)], ..Change::default() };
         self.0.change(&change).await.map(|_| ())
+    }
+
+    async fn may_delete(&self) -> Result<bool> {
+        Ok(self.0.deletion_stop().await?.is_none())
     }
 }

@@ -45,6 +45,17 @@ impl Progress {
         self.next_offsets[partition] = next_offset;
     }
 
+    /// The further one of both, partition by partition.
+    #[must_use]
+    pub fn max(mut self, other: &Self) -> Self {
+        for (partition, next) in other.next_offsets.iter().enumerate() {
+            if *next > self.next_offset(partition) {
+                self.advance(partition, *next);
+            }
+        }
+        self
+    }
+
     /// True if every offset below `ends` is in the table.
     pub fn covers(&self, ends: &[i64]) -> bool {
         ends.iter().enumerate().all(|(partition, end)| self.next_offset(partition) >= *end)

@@ -12,7 +12,7 @@ use floe_env::Result;
 use floe_metadata::facts::ChangeOutcome;
 use floe_store::ObjectStore;
 use kfs::TopicId;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Tables that one look at the catalog brings.
 const TABLES_PER_PAGE: usize = 1000;
@@ -50,7 +50,8 @@ impl Bridge {
     /// Removes the tables of all topics that are gone.
     pub(crate) async fn remove_tables(&self) -> Result<()> {
         let topics = self.topics().await?;
-        let known: BTreeSet<TopicId> = topics.iter().map(|topic| topic.id).collect();
+        let known: BTreeMap<TopicId, &str> =
+            topics.iter().map(|topic| (topic.id, topic.name.as_str())).collect();
         // Engines may have given a topic's table another namespace.
         for namespace in self.namespaces(None, NAMESPACES_MAX).await? {
             self.remove_tables_in(&namespace, &known).await?;
@@ -58,18 +59,22 @@ impl Bridge {
         Ok(())
     }
 
-    async fn remove_tables_in(&self, namespace: &str, known: &BTreeSet<TopicId>) -> Result<()> {
+    async fn remove_tables_in(
+        &self,
+        namespace: &str,
+        known: &BTreeMap<TopicId, &str>,
+    ) -> Result<()> {
         let mut after: Option<String> = None;
         loop {
             let page = self.pointers().list(namespace, after.as_deref(), TABLES_PER_PAGE).await?;
             // Asked for one by one are only those that the list lacks; a topic that has gone since
             // changes the list's revision, and the next sweep sees it.
-            for pointer in page.iter() {
-                match pointer.topic() {
-                    Some(topic) if !known.contains(&topic) => {
-                        self.remove_if_gone(topic, pointer).await?;
-                    }
-                    _ => {}
+            for pointer in &page {
+                let Some(topic) = pointer.topic() else { continue };
+                match known.get(&topic) {
+                    None => self.remove_if_gone(topic, pointer).await?,
+                    // So that it is shown, also where its topic wants no table any more.
+                    Some(name) => drop(self.worker(topic, name)),
                 }
             }
             match page.last() {
@@ -98,7 +103,7 @@ impl Bridge {
         let retention = i64::try_from(self.config().delete_retention.as_millis());
         let retention_ms = retention.unwrap_or(i64::MAX);
         let removed = self.pointers().removed(TABLES_PER_PAGE).await?;
-        if removed.is_empty() || self.metadata().deletion_stop().await?.is_some() {
+        if removed.is_empty() || !self.pointers().may_delete().await? {
             return Ok(());
         }
         let until_ms = self.metadata().backend().now_ms().await?.saturating_sub(retention_ms);

@@ -1,8 +1,10 @@
 //! From the log to staged files: everything between a table's progress and a cut, read partition by
-//! partition, encoded, and put ahead of the commit where it does not fit into memory.
+//! partition, encoded, and put ahead of the commit where it does not fit into memory. What a
+//! staging has put that fails is deleted: no commit can name it.
 
-use crate::commit::{Gap, Staged, StagedFile, put};
-use crate::encode::{DecodeCounts, Encoder, EncoderConfig};
+use crate::budget::BACKGROUND_COMMITS_MAX;
+use crate::commit::{Gap, Staged, StagedFile, delete_unnamed, put};
+use crate::encode::{EncodedFile, Encoder, EncoderConfig};
 use crate::files::data_file;
 use crate::log_reader::{LogRead, LogReader, PartitionCut};
 use crate::mapping::Mapping;
@@ -18,18 +20,20 @@ use tokio::sync::Semaphore;
 
 /// Bytes of log that one read asks for.
 const READ_BYTES: usize = 4 << 20;
-/// Bytes of keys, values and headers that may wait in memory; beyond, the open files are ended and
-/// put. Encoded they are mostly smaller, so that staging holds about twice as much at its most:
-/// open files, and those that are being put.
+/// Bytes of memory that open files may hold, encoded rows most of it; beyond, the largest is ended
+/// and put, so that many days never make many small files. Ending copies a file once, so that
+/// staging holds twice as much at its most.
 const STAGE_BYTES_MAX: usize = 32 << 20;
 /// Stagings at the same time, over all tables: with the above, all the memory that they have.
 const STAGINGS_MAX: usize = 3;
+/// So that one is always a look's.
+const _: () = assert!(BACKGROUND_COMMITS_MAX < STAGINGS_MAX);
 /// Bytes of log that one commit takes at most. A cut that is further away is reached in several
 /// commits.
 const COMMIT_BYTES_MAX: usize = 512 << 20;
-/// A table's first commit takes no more than what was read in this time: until it is made, a look
-/// has nothing to show, and a broker that is killed begins again from nothing.
-const FIRST_STAGING: Duration = Duration::from_secs(2);
+/// One commit takes no more than what was read in this time: a look has something newer to show,
+/// and a broker that is killed loses no more of its work.
+const STAGING_TIME: Duration = Duration::from_secs(2);
 
 /// The first gap of a table whose topic had lost records before the table was made.
 const WHY_BEFORE_TABLE: &str = "removed from the log before the table was made";
@@ -46,8 +50,8 @@ pub(crate) struct StagedRange {
     pub(crate) log_bytes: usize,
     /// Offsets that were passed.
     pub(crate) offsets: i64,
-    /// What became of the values.
-    pub(crate) counts: DecodeCounts,
+    /// Files that were put already.
+    pub(crate) puts: u64,
 }
 
 /// Where staging begins.
@@ -61,6 +65,8 @@ pub(crate) struct Start {
     pub(crate) committed: Progress,
     /// At or beyond it: offsets in between were read before and hold no rows.
     pub(crate) scanned: Progress,
+    /// Gaps below that which the table has yet to note.
+    pub(crate) gaps: Vec<Gap>,
     /// The table is not there yet.
     pub(crate) is_new: bool,
     /// The table's own columns.
@@ -92,6 +98,9 @@ impl Stager {
     }
 
     /// Stages everything from `start` up to `cut`, or as much as one commit takes.
+    ///
+    /// # Errors
+    /// Whatever log and store answer; nothing is staged then.
     pub(crate) async fn stage(&self, start: &Start, cut: &[PartitionCut]) -> Result<StagedRange> {
         // Held until the rows are files; these are small, or on the store.
         let _staging = self.stagings.acquire().await.expect("the budget is never closed");
@@ -99,30 +108,49 @@ impl Stager {
             encoder: Some(start.encoder()?),
             files: Vec::new(),
             to: start.scanned.clone(),
-            gaps: Vec::new(),
+            gaps: start.gaps.clone(),
             log_bytes: 0,
             offsets: 0,
-            ends_at: start.is_new.then(|| self.env.monotonic() + FIRST_STAGING),
+            puts: 0,
+            ends_at: self.env.monotonic() + STAGING_TIME,
         };
+        let reaches_cut = match self.stage_cut(start, cut, &mut work).await {
+            Ok(reaches_cut) => reaches_cut,
+            Err(error) => {
+                // Also files whose put has failed: it may have an effect all the same.
+                let keys: Vec<String> = work.files.into_iter().map(|file| file.key).collect();
+                delete_unnamed(self.store.as_ref(), &keys).await;
+                return Err(error);
+            }
+        };
+        let encoder = work.take_encoder()?;
+        let (counts, mapping) = (encoder.counts(), encoder.mapping().clone());
+        let Work { files, to, gaps, log_bytes, offsets, puts, .. } = work;
+        let (from, from_mapping) = (start.committed.clone(), start.mapping.clone());
+        let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts };
+        Ok(StagedRange { staged, reaches_cut, log_bytes, offsets, puts })
+    }
+
+    /// False if the rest of the cut is for the next commit.
+    async fn stage_cut(
+        &self,
+        start: &Start,
+        cut: &[PartitionCut],
+        work: &mut Work,
+    ) -> Result<bool> {
         let mut reaches_cut = true;
         for (partition, ends) in cut.iter().enumerate() {
             work.skip_gap(start, partition, ends);
-            if !self.stage_partition(start, partition, ends, &mut work).await? {
+            if !self.stage_partition(start, partition, ends, work).await? {
                 reaches_cut = false;
                 break;
             }
         }
-        self.end_files(start, &mut work).await?;
-        let encoder = work.take_encoder()?;
-        let (counts, mapping) = (encoder.counts(), encoder.mapping().clone());
-        let Work { files, to, gaps, log_bytes, offsets, .. } = work;
-        let from_mapping = start.mapping.clone();
-        let staged =
-            Staged { from: start.committed.clone(), to, from_mapping, mapping, files, gaps };
-        Ok(StagedRange { staged, reaches_cut, log_bytes, offsets, counts })
+        self.end_files(start, work, Encoder::finish_files).await?;
+        Ok(reaches_cut)
     }
 
-    /// False if the commit is full before the partition's end.
+    /// False if the commit is full before the partition's end, or the log cannot be read to there.
     async fn stage_partition(
         &self,
         start: &Start,
@@ -139,7 +167,14 @@ impl Stager {
             if work.is_enough(self.env.monotonic()) {
                 return Ok(false);
             }
-            let read = self.log.read(place, from, until, READ_BYTES).await?;
+            let read = match self.log.read(place, from, until, READ_BYTES).await {
+                Err(error) if work.offsets > 0 => {
+                    // What was read is committed first; the next commit begins with this read.
+                    tracing::warn!(%place, from, %error, "the log cannot be read further");
+                    return Ok(false);
+                }
+                read => read?,
+            };
             if read.next_offset <= from || read.next_offset > until {
                 let next = read.next_offset;
                 return Err(Error::bug(format!("read of {place} {from}..{until} ends at {next}")));
@@ -149,8 +184,8 @@ impl Stager {
             work.offsets = work.offsets.saturating_add(next_offset - from);
             from = next_offset;
             work.to.advance(partition, from);
-            if work.buffered_bytes() >= STAGE_BYTES_MAX {
-                self.end_files(start, work).await?;
+            while work.memory_bytes() >= STAGE_BYTES_MAX {
+                self.end_files(start, work, Encoder::finish_largest).await?;
                 self.put_files(work).await?;
             }
         }
@@ -172,12 +207,17 @@ impl Stager {
         appended
     }
 
-    async fn end_files(&self, start: &Start, work: &mut Work) -> Result<()> {
+    async fn end_files(
+        &self,
+        start: &Start,
+        work: &mut Work,
+        finish: fn(&mut Encoder) -> Result<Vec<EncodedFile>>,
+    ) -> Result<()> {
         let mut encoder = work.take_encoder()?;
         let (encoder, files) = self
             .env
             .blocking(move || {
-                let files = encoder.finish_files();
+                let files = finish(&mut encoder);
                 (encoder, files)
             })
             .await;
@@ -195,6 +235,7 @@ impl Stager {
             if let Some(bytes) = &file.bytes {
                 put(self.store.clone(), file.key.clone(), bytes.clone()).await?;
                 file.bytes = None;
+                work.puts += 1;
             }
         }
         Ok(())
@@ -210,14 +251,15 @@ struct Work {
     gaps: Vec<Gap>,
     log_bytes: usize,
     offsets: i64,
-    /// When a table's first commit must go.
-    ends_at: Option<Instant>,
+    puts: u64,
+    /// When the commit must go.
+    ends_at: Instant,
 }
 
 impl Work {
     /// The rest of the cut is for the next commit.
     fn is_enough(&self, now: Instant) -> bool {
-        let is_late = self.ends_at.is_some_and(|at| now >= at);
+        let is_late = now >= self.ends_at;
         self.log_bytes >= COMMIT_BYTES_MAX || (is_late && self.log_bytes > 0)
     }
 
@@ -225,8 +267,8 @@ impl Work {
         self.encoder.take().ok_or_else(|| Error::bug("the encoder went away with its thread"))
     }
 
-    fn buffered_bytes(&self) -> usize {
-        self.encoder.as_ref().map_or(0, Encoder::buffered_bytes)
+    fn memory_bytes(&self) -> usize {
+        self.encoder.as_ref().map_or(0, Encoder::memory_bytes)
     }
 
     /// Where the log has lost records that the table does not have, goes on behind them.

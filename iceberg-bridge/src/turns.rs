@@ -13,14 +13,14 @@ pub(crate) type TurnEnd = Option<Result<(), Error>>;
 pub(crate) struct Turn {
     /// What it must cover.
     pub(crate) cut: Vec<PartitionCut>,
-    /// Somebody looks at the table.
-    pub(crate) is_look: bool,
+    /// Whether somebody looks at the table.
+    is_look: watch::Sender<bool>,
     ended: watch::Sender<TurnEnd>,
 }
 
 impl Turn {
     fn new(cut: Vec<PartitionCut>, is_look: bool) -> Self {
-        Self { cut, is_look, ended: watch::Sender::new(None) }
+        Self { cut, is_look: watch::Sender::new(is_look), ended: watch::Sender::new(None) }
     }
 
     /// Tells everybody who waits.
@@ -59,7 +59,9 @@ impl Turns {
         let ended = match &mut self.waiting {
             Some(turn) => {
                 grow(&mut turn.cut, &cut);
-                turn.is_look |= is_look;
+                if is_look {
+                    turn.is_look.send_replace(true);
+                }
                 turn.ended.subscribe()
             }
             none => none.insert(Turn::new(cut, is_look)).ended.subscribe(),
@@ -67,10 +69,10 @@ impl Turns {
         Joined { ended, start_runner }
     }
 
-    /// Whether somebody looks at the waiting turn's table. `None` if none waits: the runner has
-    /// then ended.
-    pub(crate) fn peek(&mut self) -> Option<bool> {
-        let is_look = self.waiting.as_ref().map(|turn| turn.is_look);
+    /// Whether somebody looks at the waiting turn's table; it may become true while the turn waits.
+    /// `None` if none waits: the runner has then ended.
+    pub(crate) fn peek(&mut self) -> Option<watch::Receiver<bool>> {
+        let is_look = self.waiting.as_ref().map(|turn| turn.is_look.subscribe());
         self.has_runner = is_look.is_some();
         is_look
     }
@@ -123,20 +125,22 @@ mod tests {
         let covered = turns.join(cut(&[4]), true);
         assert!(!covered.start_runner);
         let next = turns.join(cut(&[6]), false);
+        let is_look = turns.peek().unwrap();
+        assert!(!*is_look.borrow());
         let same = turns.join(cut(&[7, 2]), true);
         assert!(!next.start_runner && !same.start_runner);
         running.end(Ok(()));
         turns.finish();
         assert!(matches!(*covered.ended.borrow(), Some(Ok(()))));
         assert!(next.ended.borrow().is_none());
-        assert_eq!(turns.peek(), Some(true));
+        assert!(*is_look.borrow() && *turns.peek().unwrap().borrow());
         let waiting = turns.take().unwrap();
         assert_eq!(waiting.cut, cut(&[7, 2]));
         waiting.end(Err(Error::retry("later")));
         turns.finish();
         assert!(matches!(*next.ended.borrow(), Some(Err(_))));
         assert!(matches!(*same.ended.borrow(), Some(Err(_))));
-        assert_eq!(turns.peek(), None);
+        assert!(turns.peek().is_none());
         assert!(turns.join(cut(&[8]), false).start_runner);
     }
 }

@@ -1,35 +1,39 @@
 //! One table's work: its newest version, its turns, and the loop that runs them. A turn reads the
 //! pointer, stages what lies between the table's progress and the turn's cut, commits it, and
-//! starts again where somebody else was faster.
+//! starts again where somebody else was faster, or where one commit does not take it to its cut: a
+//! backfill is a turn of many commits, each of which is kept whatever happens to the next, and
+//! between two of them it queues behind the turns of other tables.
 
+use crate::budget::{CommitBudget, becomes_look};
 use crate::commit::{
-    CommitCounts, CommitEnd, Committer, LoadedTable, Ownership, Removed, ResumeFrom, StagedFile,
-    foreign_schema,
+    CommitCounts, CommitEnd, Committer, Gap, LoadedTable, Ownership, Removed, ResumeFrom,
+    StagedFile, TableCounts, TableHead, foreign_schema,
 };
 use crate::config::BridgeConfig;
-use crate::encode::{DecodeCounts, EncoderConfig, ValueFormat};
-use crate::log_reader::{LogReader, PartitionCut};
+use crate::encode::{DecodeCounts, EncoderConfig};
+use crate::log_reader::{LogRange, LogReader, PartitionCut};
 use crate::mapping::Mapping;
+use crate::newest::Newest;
 use crate::pointer::TablePointers;
 use crate::progress::Progress;
 use crate::staging::{StagedRange, Stager, Start};
-use crate::status::{TableState, TableStatus, WorkerStatus};
-use crate::turns::{TurnEnd, Turns};
+use crate::status::{Signs, TableStatus, WorkerStatus};
+use crate::table_settings::TableSettings;
+use crate::turns::{Turn, TurnEnd, Turns};
 use floe_env::{Env, Error, Instant, Lane, Result};
 use floe_store::ObjectStore;
-use kfs::TopicId;
+use kfs::{PartitionIndex, TopicId, TopicPartition};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{SemaphorePermit, watch};
 
 /// Least time between the starts of two turns of one table.
 const TURN_PAUSE: Duration = Duration::from_secs(1);
-/// Commits in the background at the same time, over all tables.
-const BACKGROUND_COMMITS_MAX: usize = 2;
-/// Commits that looks wait for at the same time, over all tables: a budget of their own.
-const LOOK_COMMITS_MAX: usize = 4;
+/// The pause doubles with each turn in a row that fails, so many times at most, unless somebody
+/// looks: a store that is down is not asked every second to take what it did not take.
+const PAUSE_DOUBLED_MAX: u32 = 6;
 /// Times that a turn may be overtaken before it is given up.
 const OVERTAKEN_MAX: u32 = 8;
 /// Bytes of log that a record takes, until a table's own are known.
@@ -44,8 +48,7 @@ pub(crate) struct Shared {
     pub(crate) log: Arc<dyn LogReader>,
     committer: Committer,
     stager: Stager,
-    background_commits: Semaphore,
-    look_commits: Semaphore,
+    commits: CommitBudget,
 }
 
 impl Shared {
@@ -60,17 +63,7 @@ impl Shared {
             Committer::new(env.clone(), store.clone(), pointers.clone(), config.cluster)
                 .with_rules(config.expiry);
         let stager = Stager::new(env.clone(), store.clone(), log.clone());
-        Self {
-            env,
-            config,
-            store,
-            pointers,
-            log,
-            committer,
-            stager,
-            background_commits: Semaphore::new(BACKGROUND_COMMITS_MAX),
-            look_commits: Semaphore::new(LOOK_COMMITS_MAX),
-        }
+        Self { env, config, store, pointers, log, committer, stager, commits: CommitBudget::new() }
     }
 }
 
@@ -88,17 +81,21 @@ pub(crate) struct Worker {
 }
 
 struct State {
-    newest: Option<Arc<LoadedTable>>,
+    newest: Option<Newest>,
     /// At or beyond the newest version's progress: offsets in between hold no rows.
     scanned: Progress,
+    /// Gaps below it that no version has noted: the table has yet to be made.
+    gaps: Vec<Gap>,
     status: WorkerStatus,
     record_bytes: i64,
     /// The copy of the table's progress that the metadata store has, as far as is known.
     published: Option<Progress>,
-    /// The newest commit did not reach its turn's cut.
+    /// The running turn's cut is further away than a look may wait.
     is_backfilling: bool,
     last_turn: Option<Instant>,
-    value_format: ValueFormat,
+    /// The newest turns that failed, without one between that did not.
+    failed_turns: u32,
+    settings: TableSettings,
 }
 
 impl Worker {
@@ -106,12 +103,14 @@ impl Worker {
         let state = State {
             newest: None,
             scanned: Progress::start(topic),
+            gaps: Vec::new(),
             status: WorkerStatus::default(),
             record_bytes: RECORD_BYTES_GUESS,
             published: None,
             is_backfilling: false,
             last_turn: None,
-            value_format: ValueFormat::Auto,
+            failed_turns: 0,
+            settings: TableSettings::default(),
         };
         let counts = Arc::new(CommitCounts::default());
         Arc::new(Self {
@@ -126,15 +125,46 @@ impl Worker {
         })
     }
 
-    /// The newest version that is known.
-    pub(crate) fn newest(&self) -> Option<Arc<LoadedTable>> {
-        self.state.lock().newest.clone()
+    /// The newest version that is known, without its metadata.
+    pub(crate) fn head(&self) -> Option<Arc<TableHead>> {
+        self.state.lock().newest.as_ref().map(|newest| newest.head().clone())
     }
 
-    /// True where waiting for a commit makes no sense: the table is stopped, or far behind.
+    /// The newest version that is known. Opened where its metadata was let go.
+    pub(crate) async fn newest(&self) -> Result<Option<Arc<LoadedTable>>> {
+        loop {
+            let head = {
+                let now = self.shared.env.monotonic();
+                let mut state = self.state.lock();
+                let Some(newest) = &mut state.newest else { return Ok(None) };
+                match newest.whole(now) {
+                    Some(table) => return Ok(Some(table)),
+                    None => newest.head().clone(),
+                }
+            };
+            let table = Arc::new(self.shared.env.blocking(move || head.open()).await?);
+            let mut state = self.state.lock();
+            if state.newest.as_mut().is_some_and(|newest| newest.opened(&table)) {
+                return Ok(Some(table));
+            }
+        }
+    }
+
+    /// Lets go of metadata that nobody has used for a while.
+    pub(crate) fn rest(&self) {
+        let now = self.shared.env.monotonic();
+        if let Some(newest) = &mut self.state.lock().newest {
+            newest.rest(now);
+        }
+    }
+
+    /// True where waiting for a commit makes no sense: the table is not written, or far behind.
     pub(crate) fn is_hopeless(&self) -> bool {
         let state = self.state.lock();
-        state.is_backfilling || state.newest.as_ref().is_some_and(|table| table.stopped.is_some())
+        let is_stopped = |newest: &Newest| newest.head().stopped.is_some();
+        state.is_backfilling
+            || state.newest.as_ref().is_some_and(is_stopped)
+            || !state.settings.is_enabled
     }
 
     /// True if every row below `ends` is in the newest known version.
@@ -154,6 +184,19 @@ impl Worker {
         (offsets, offsets.saturating_mul(state.record_bytes))
     }
 
+    /// What a commit up to a cut would read.
+    pub(crate) fn ranges(&self, cut: &[PartitionCut]) -> Vec<LogRange> {
+        let state = self.state.lock();
+        let range = |(partition, ends): (usize, &PartitionCut)| {
+            let from = state.scanned.next_offset(partition).max(ends.log_start_offset);
+            let until = ends.last_stable_offset;
+            let index = PartitionIndex(i32::try_from(partition).ok()?);
+            let place = TopicPartition { topic: self.topic, partition: index };
+            (from < until).then_some(LogRange { partition: place, from, until })
+        };
+        cut.iter().enumerate().filter_map(range).collect()
+    }
+
     /// For how long the table has not had all, as far as it was seen.
     pub(crate) fn lag(&self) -> Duration {
         let now_ms = self.shared.env.now_ms();
@@ -161,10 +204,14 @@ impl Worker {
         Duration::from_millis(lag_ms.unsigned_abs())
     }
 
-    /// The table's progress, if the metadata store's copy is another.
+    /// The table's progress, if the metadata store's copy is another. Of a stopped table what it
+    /// says that it holds: a rewind will need the rest of the log.
     pub(crate) fn unpublished_progress(&self) -> Option<Progress> {
         let state = self.state.lock();
-        let table = state.newest.as_ref().filter(|table| table.stopped.is_none())?;
+        let table = state.newest.as_ref().map(Newest::head)?;
+        if table.stopped.is_some() && table.progress == Progress::start(self.topic) {
+            return None;
+        }
         (state.published.as_ref() != Some(&table.progress)).then(|| table.progress.clone())
     }
 
@@ -173,13 +220,20 @@ impl Worker {
         self.state.lock().published = Some(progress);
     }
 
-    pub(crate) fn note_error(&self, error: &Error) {
-        self.state.lock().status.last_error = Some(error.to_string());
+    /// Notes how a visit of the background job has ended.
+    pub(crate) fn note_visit(&self, error: Option<&Error>) {
+        self.state.lock().status.note_visit(error);
     }
 
     /// Reads the pointer, and the version that it names if that is not known yet.
     pub(crate) async fn refresh(&self) -> Result<Option<Arc<LoadedTable>>> {
-        let known = self.newest();
+        self.refresh_head().await?;
+        self.newest().await
+    }
+
+    /// As [`Worker::refresh`], for those who do not need the metadata.
+    pub(crate) async fn refresh_head(&self) -> Result<Option<Arc<TableHead>>> {
+        let known = self.head();
         let pointers = &self.shared.pointers;
         let same_name = match known.as_ref().map(|table| &table.pointer) {
             Some(known) => pointers.by_name(&known.namespace, &known.name).await?,
@@ -194,47 +248,52 @@ impl Worker {
             (Some(table), Some(pointer)) if table.pointer == pointer => Ok(Some(table)),
             (_, Some(pointer)) => {
                 let (store, cluster) = (self.shared.store.as_ref(), self.shared.config.cluster);
-                let table = Arc::new(LoadedTable::load(store, cluster, pointer).await?);
-                Ok(Some(self.set_newest(table)))
+                let loading = LoadedTable::load(&self.shared.env, store, cluster, pointer);
+                self.set_newest(Arc::new(loading.await?));
+                Ok(self.head())
             }
             (_, None) => {
                 let mut state = self.state.lock();
                 if state.newest.take().is_some() {
                     state.scanned = Progress::start(self.topic);
+                    state.gaps.clear();
                 }
                 Ok(None)
             }
         }
     }
 
-    /// Takes over a version unless a newer one is known; answers the newest.
-    fn set_newest(&self, table: Arc<LoadedTable>) -> Arc<LoadedTable> {
+    /// Takes over a version unless a newer one is known.
+    fn set_newest(&self, table: Arc<LoadedTable>) {
+        let now = self.shared.env.monotonic();
         let mut state = self.state.lock();
-        let newer = state.newest.as_ref().filter(|known| {
+        let known = state.newest.as_ref().map(Newest::head);
+        let is_newer = |known: &Arc<TableHead>| {
             known.pointer.table_id == table.pointer.table_id
                 && known.pointer.metadata_version > table.pointer.metadata_version
-        });
-        if let Some(newer) = newer {
-            return newer.clone();
+        };
+        if known.is_some_and(is_newer) {
+            return;
         }
         let has_same_progress =
-            |known: &Arc<LoadedTable>| known.stopped.is_none() && known.progress == table.progress;
-        if table.stopped.is_some() || !state.newest.as_ref().is_some_and(has_same_progress) {
+            |known: &Arc<TableHead>| known.stopped.is_none() && known.progress == table.progress;
+        if table.stopped.is_some() || !known.is_some_and(has_same_progress) {
             state.scanned = table.progress.clone();
         }
-        state.newest = Some(table.clone());
-        table
+        // A table that is there notes its gaps as they are found.
+        state.gaps.clear();
+        state.newest = Some(Newest::new(table, now));
     }
 
     /// The newest known version if what was staged for `base` can go onto it: so a commit of this
     /// broker that came in between is no conflict.
-    fn newest_like(&self, base: Arc<LoadedTable>) -> Arc<LoadedTable> {
+    async fn newest_like(&self, base: Arc<LoadedTable>) -> Result<Arc<LoadedTable>> {
         let is_like = |newest: &Arc<LoadedTable>| {
             newest.pointer.table_id == base.pointer.table_id
                 && newest.pointer.sweeps == base.pointer.sweeps
                 && newest.pointer.metadata_version > base.pointer.metadata_version
         };
-        self.newest().filter(is_like).unwrap_or(base)
+        Ok(self.newest().await?.filter(is_like).unwrap_or(base))
     }
 
     /// Commits files in the place of others with the same rows; see [`Committer::replace`].
@@ -245,11 +304,24 @@ impl Worker {
         files: Vec<StagedFile>,
     ) -> Result<CommitEnd> {
         let _gate = self.commit_gate.lock().await;
-        let end = self.committer.replace(self.newest_like(base), removed, files).await?;
+        let base = self.newest_like(base).await?;
+        let end = self.committer.replace(base, removed, files).await?;
+        Ok(self.take_over(end))
+    }
+
+    /// Takes files out whose rows are too old; see [`Committer::trim`].
+    pub(crate) async fn trim(&self, base: Arc<LoadedTable>, removed: Removed) -> Result<CommitEnd> {
+        let _gate = self.commit_gate.lock().await;
+        let base = self.newest_like(base).await?;
+        let end = self.committer.trim(base, removed).await?;
+        Ok(self.take_over(end))
+    }
+
+    fn take_over(&self, end: CommitEnd) -> CommitEnd {
         if let CommitEnd::Committed(table) = &end {
             self.set_newest(table.clone());
         }
-        Ok(end)
+        end
     }
 
     /// Lets a stopped table go on, as an operator has decided. `None` if there is no table.
@@ -283,28 +355,52 @@ impl Worker {
     }
 
     async fn run_turns(self: Arc<Self>) {
-        let env = &self.shared.env;
         loop {
-            let Some(is_look) = self.turns.lock().peek() else { return };
-            let last_turn = self.state.lock().last_turn;
-            if let Some(last_turn) = last_turn {
-                env.sleep_until(last_turn + TURN_PAUSE).await;
-            }
-            let budget = match is_look {
-                true => &self.shared.look_commits,
-                false => &self.shared.background_commits,
-            };
-            let permit = budget.acquire().await.expect("the budget is never closed");
+            let Some(mut is_look) = self.turns.lock().peek() else { return };
+            self.pause(&mut is_look).await;
+            let permit = self.shared.commits.first(&mut is_look).await;
             let Some(turn) = self.turns.lock().take() else { return };
-            self.state.lock().last_turn = Some(env.monotonic());
-            let advancing = self.clone().advance(turn.cut.clone());
-            // A task of its own, so that a panic ends the turn and not the runner.
-            let ended = env.spawn("table-turn", Lane::Background, advancing).await;
-            let ended = ended.unwrap_or_else(|error| Err(Error::bug(error.to_string())));
-            drop(permit);
+            self.state.lock().last_turn = Some(self.shared.env.monotonic());
+            let ended = self.run_turn(&turn, permit).await;
             self.note_end(&ended);
             self.turns.lock().finish();
             turn.end(ended);
+        }
+    }
+
+    /// The pause between two turns: longer after failures, unless somebody looks.
+    async fn pause(&self, is_look: &mut watch::Receiver<bool>) {
+        let (last_turn, failed_turns) = {
+            let state = self.state.lock();
+            (state.last_turn, state.failed_turns)
+        };
+        let (env, Some(last_turn)) = (&self.shared.env, last_turn) else { return };
+        env.sleep_until(last_turn + TURN_PAUSE).await;
+        let pause = TURN_PAUSE * 2_u32.pow(failed_turns.min(PAUSE_DOUBLED_MAX));
+        tokio::select! {
+            biased;
+            true = becomes_look(is_look) => {}
+            () = env.sleep_until(last_turn + pause) => {}
+        }
+    }
+
+    /// Runs a turn commit by commit. Between two of them the permit goes back, so that a table that
+    /// is far behind holds nobody up; it then goes on with those that nobody waits for.
+    async fn run_turn(
+        self: &Arc<Self>,
+        turn: &Turn,
+        mut permit: SemaphorePermit<'_>,
+    ) -> Result<()> {
+        loop {
+            let advancing = self.clone().advance(turn.cut.clone());
+            // A task of its own, so that a panic ends the turn and not the runner.
+            let ended = self.shared.env.spawn("table-turn", Lane::Background, advancing).await;
+            let ended = ended.unwrap_or_else(|error| Err(Error::bug(error.to_string())));
+            drop(permit);
+            if ended? {
+                return Ok(());
+            }
+            permit = self.shared.commits.rest().await;
         }
     }
 
@@ -314,18 +410,18 @@ impl Worker {
             tracing::warn!(topic = %self.topic_name, %error, "table commit failed");
         }
         let mut state = self.state.lock();
+        state.failed_turns = error.map_or(0, |_| state.failed_turns.saturating_add(1));
         state.status.failures += u64::from(error.is_some());
         state.status.last_error = error.map(ToString::to_string);
         // Whatever is missing now, the next look may well reach.
         state.is_backfilling = false;
     }
 
-    /// Brings the table to `cut`.
-    async fn advance(self: Arc<Self>, cut: Vec<PartitionCut>) -> Result<()> {
+    /// Brings the table to `cut`, or as far as one commit takes it. True if it is there.
+    async fn advance(self: Arc<Self>, cut: Vec<PartitionCut>) -> Result<bool> {
         let ends = ends(&cut);
-        let mut overtaken = 0;
-        while overtaken < OVERTAKEN_MAX {
-            let had_table = self.newest().is_some();
+        for _ in 0..OVERTAKEN_MAX {
+            let had_table = self.head().is_some();
             let base = self.refresh().await?;
             if had_table && base.is_none() {
                 return Err(Error::fenced("the table was dropped"));
@@ -334,31 +430,37 @@ impl Worker {
                 return Err(Error::fenced(format!("table is stopped: {reason}")));
             }
             if self.covers(&ends) {
-                return Ok(());
+                return Ok(true);
             }
+            let began = self.shared.env.monotonic();
             let (start, owner) = self.start(base.as_ref());
             let range = self.shared.stager.stage(&start, &cut).await?;
-            let reaches_cut = range.reaches_cut;
+            let (reaches_cut, passed) = (range.reaches_cut, range.offsets);
             if !self.commit(base, owner, range).await? {
-                overtaken += 1;
                 continue;
             }
-            self.state.lock().is_backfilling = !reaches_cut;
-            if reaches_cut {
-                self.covers(&ends);
-                return Ok(());
-            }
+            self.covers(&ends);
+            self.note_pace(passed, self.shared.env.monotonic() - began, &ends);
+            return Ok(reaches_cut);
         }
         Err(Error::retry("others kept committing to the table"))
+    }
+
+    /// Tells by the pace of the newest commit whether the rest takes longer than a look may wait.
+    fn note_pace(&self, passed: i64, took: Duration, ends: &[i64]) {
+        let wide = |number: i64| u128::from(number.max(0).unsigned_abs());
+        let rest = wide(self.behind(ends).0);
+        let in_a_look = wide(passed) * self.shared.config.look_timeout.as_millis();
+        self.state.lock().is_backfilling = rest * took.as_millis() > in_a_look;
     }
 
     fn start(&self, base: Option<&Arc<LoadedTable>>) -> (Start, Ownership) {
         let (topic, cluster) = (self.topic, self.shared.config.cluster);
         let table = base.map_or_else(|| self.shared.env.uuid(), |base| base.pointer.table_id);
         let committed = base.map_or_else(|| Progress::start(topic), |base| base.progress.clone());
-        let (scanned, format) = {
+        let (scanned, gaps, format) = {
             let state = self.state.lock();
-            (state.scanned.clone(), state.value_format)
+            (state.scanned.clone(), state.gaps.clone(), state.settings.value_format)
         };
         let limits = self.shared.config.mapping_limits;
         let start = Start {
@@ -366,6 +468,7 @@ impl Worker {
             place: self.shared.committer.place(topic, table),
             committed,
             scanned,
+            gaps,
             is_new: base.is_none(),
             schema: base.and_then(|base| foreign_schema(&base.mapping, &base.metadata)),
             mapping: base.map_or_else(Mapping::new, |base| base.mapping.clone()),
@@ -381,18 +484,20 @@ impl Worker {
         owner: Ownership,
         range: StagedRange,
     ) -> Result<bool> {
-        let (log_bytes, offsets, counts) = (range.log_bytes, range.offsets, range.counts);
-        let staged = range.staged;
+        let (log_bytes, offsets) = (range.log_bytes, range.offsets);
+        let (counts, staged) = (range.staged.counts, range.staged);
+        self.count_puts(range.puts);
         // Markers and aborted records alone are not worth a commit: they are passed again after a
         // restart.
         if staged.files.is_empty() && (staged.gaps.is_empty() || base.is_none()) {
-            self.state.lock().scanned = staged.to;
+            let mut state = self.state.lock();
+            (state.scanned, state.gaps) = (staged.to, staged.gaps);
             return Ok(true);
         }
         let committer = &self.committer;
         let gate = self.commit_gate.lock().await;
         let end = match base {
-            Some(base) => committer.append(self.newest_like(base), staged).await?,
+            Some(base) => committer.append(self.newest_like(base).await?, staged).await?,
             None => {
                 let namespace = &self.shared.config.namespace;
                 committer.create(namespace, &self.topic_name, owner, staged).await?
@@ -424,43 +529,64 @@ impl Worker {
         }
     }
 
-    /// How values become rows from the next commit on.
-    pub(crate) fn set_value_format(&self, format: ValueFormat) {
-        self.state.lock().value_format = format;
+    /// What holds from the next commit on.
+    pub(crate) fn set_settings(&self, settings: TableSettings) {
+        self.state.lock().settings = settings;
+    }
+
+    pub(crate) fn settings(&self) -> TableSettings {
+        self.state.lock().settings
+    }
+
+    /// Counts objects that were put outside of a commit.
+    pub(crate) fn count_puts(&self, puts: u64) {
+        self.counts.puts.fetch_add(puts, Ordering::Relaxed);
+    }
+
+    /// Notes how many files are as large as they get.
+    pub(crate) fn note_full_files(&self, full_files: u64) {
+        self.state.lock().status.full_files = Some(full_files);
     }
 
     pub(crate) fn status(&self) -> TableStatus {
         let state = self.state.lock();
-        let newest = state.newest.as_ref();
-        let gap_offsets = newest.map_or(0, |table| table.gap_offsets());
-        let stopped = newest.and_then(|table| table.stopped.clone());
-        let failing = state.status.last_error.clone();
-        let lost = (gap_offsets > 0)
-            .then(|| format!("{gap_offsets} offsets were lost before they were read"));
-        let (table_state, reason) = match (stopped, failing.clone().or(lost)) {
-            (Some(reason), _) => (TableState::Stopped, Some(reason)),
-            (None, Some(reason)) => (TableState::Degraded, Some(reason)),
-            (None, None) => (TableState::Running, None),
+        let (newest, status) = (state.newest.as_ref().map(Newest::head), &state.status);
+        let counts = newest.map_or_else(TableCounts::default, |table| table.counts);
+        let lag_ms = status.lag_ms(self.shared.env.now_ms());
+        let signs = Signs {
+            stopped: newest.and_then(|table| table.stopped.clone()),
+            is_enabled: state.settings.is_enabled,
+            last_error: status.failing(),
+            gap_offsets: counts.gap_offsets,
+            is_backfilling: state.is_backfilling,
+            lag_records: status.lag_records,
+            lag: Duration::from_millis(lag_ms.unsigned_abs()),
+            lag_max: self.shared.config.lag_max,
         };
+        let (table_state, reason) = signs.judge();
         TableStatus {
             topic: self.topic,
             topic_name: self.topic_name.clone(),
             table: newest.map(|table| table.pointer.name.clone()),
             state: table_state,
             reason,
-            lag_records: state.status.lag_records,
-            lag_ms: state.status.lag_ms(self.shared.env.now_ms()),
-            commits: state.status.commits,
-            last_commit_ms: state.status.last_commit_ms,
-            last_error: failing,
-            gap_offsets,
-            files: newest.map_or(0, |table| table.total("total-data-files")),
-            bytes: newest.map_or(0, |table| table.total("total-files-size")),
+            lag_records: status.lag_records,
+            lag_ms,
+            commits: status.commits,
+            last_commit_ms: status.last_commit_ms.or(counts.committed_ms),
+            last_error: status.last_error.clone(),
+            gap_offsets: counts.gap_offsets,
+            files: counts.files,
+            small_files: status.full_files.map(|full| counts.files.saturating_sub(full)),
+            bytes: counts.bytes,
+            rescued_rows: counts.rescued_rows,
+            undecodable_rows: counts.undecodable_rows,
             conflicts: self.counts.conflicts.load(Ordering::Relaxed),
             puts: self.counts.puts.load(Ordering::Relaxed),
-            failures: state.status.failures,
+            failures: status.failures,
             columns: newest.map_or(0, |table| table.mapping.leaves()),
-            decoded: state.status.decoded,
+            retention_ms: state.settings.retention_ms,
+            decoded: status.decoded,
         }
     }
 }

@@ -7,8 +7,8 @@
 //!   sees it.
 //! * An error of kind `UnknownOutcome` is the only one after which a change may have been made.
 //! * Transactions may run concurrently; their outcome is that of some serial order, and that order
-//!   is consistent with real time. Locks are taken in the order: facts by key, partitions by (topic
-//!   id, index).
+//!   is consistent with real time. Locks are taken in the order: placeholders of absent facts, the
+//!   fence, facts by key, partitions by (topic id, index).
 //! * A change that clients or readers can see takes a fence, and fails with `Fenced` where that
 //!   does not hold. What only tidies up (outcomes of closed registrations, objects that are
 //!   deleted, packed rows) takes none: it is right whoever does it, and as often as it is done.

@@ -192,7 +192,7 @@ impl MetadataStore {
 
     async fn change_fenced(&self, fence: &Fence, writes: Vec<Write>) -> Result<()> {
         let change = Change { writes, fence: Some(fence.clone()), ..Change::default() };
-        match self.backend().change(&change).await? {
+        match self.change(&change).await? {
             ChangeOutcome::Applied => Ok(()),
             ChangeOutcome::Rejected => Err(Error::bug("a change without checks was rejected")),
         }

@@ -17,10 +17,13 @@ use floe_env::{Error, Result};
 use kfs::ClusterId;
 use uuid::Uuid;
 
-/// How far broker epochs leap at a new incarnation: more starts than a lost part can hold.
+/// How far broker epochs leap at the first new incarnation: more starts than a lost part can hold.
 const EPOCH_LEAP: i64 = 1 << 20;
-/// How far producer ids leap at a new incarnation: more ids than a lost part can hold.
+/// How far producer ids leap at the first new incarnation: more ids than a lost part can hold.
 const PRODUCER_ID_LEAP: i64 = 1 << 40;
+/// New incarnations at most. Each leaps twice as far as the one before, so that it lands behind all
+/// of them, whichever backup it begins from.
+const INCARNATIONS_MAX: u64 = 21;
 
 fn id_key() -> FactKey {
     FactKey::new(&["cluster", "id"])
@@ -76,14 +79,22 @@ impl MetadataStore {
 
     /// Begins a new incarnation after a restore: closes every broker epoch, makes sure that no
     /// broker epoch or producer id of the lost part is ever issued again, and stops the deletion
-    /// of objects for this reason. No broker may run. `Rejected` if the incarnation is not
-    /// `previous`, or a broker was seen to start after all.
+    /// of objects for this reason. `number` is the incarnation's: 1 for the first one that is begun
+    /// anew. No broker may run. `Rejected` if the incarnation is not `previous`, or a broker was
+    /// seen to start after all.
+    ///
+    /// # Errors
+    /// `Limit` where there were too many of them; whatever the store answers.
     pub async fn begin_incarnation(
         &self,
         previous: Uuid,
-        next: Uuid,
+        (next, number): (Uuid, u64),
         reason: &str,
     ) -> Result<ChangeOutcome> {
+        let doublings = number.checked_sub(1).filter(|before| *before < INCARNATIONS_MAX);
+        let doublings = doublings.ok_or_else(|| {
+            Error::limit(format!("the metadata has had {INCARNATIONS_MAX} new incarnations"))
+        })?;
         let since_ms = self.now_ms().await?;
         let stop = DeletionStop { reason: reason.to_owned(), since_ms };
         let floor_key = brokers::floor_key();
@@ -94,8 +105,10 @@ impl MetadataStore {
         };
         let registered: Vec<BrokerEpochs> = self.broker_epochs().await?;
         let newest = registered.iter().map(|broker| broker.last.0).max().unwrap_or(0);
-        let next_floor = newest.max(counter(&floor_key, floor.as_ref())?) + EPOCH_LEAP;
-        let next_id = counter::<i64>(&ids_key, ids.as_ref())? + PRODUCER_ID_LEAP;
+        let next_floor = newest.max(counter(&floor_key, floor.as_ref())?);
+        let next_floor = next_floor.saturating_add(EPOCH_LEAP << doublings);
+        let next_id = counter::<i64>(&ids_key, ids.as_ref())?;
+        let next_id = next_id.saturating_add(PRODUCER_ID_LEAP << doublings);
         let mut change = Change {
             checks: vec![
                 unchanged(incarnation_key(), Some(Bytes::from(previous.to_string()))),

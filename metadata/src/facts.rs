@@ -108,6 +108,8 @@ pub enum Write {
 pub enum PartitionChange {
     /// Begins an empty partition.
     Create(TopicPartition),
+    /// Begins an empty partition whose first record gets this offset: those before it were lost.
+    CreateAt(TopicPartition, i64),
     /// Ends a partition: its extents, producers and aborted entries go, its objects lose their
     /// references.
     Drop(TopicPartition),

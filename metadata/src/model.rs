@@ -96,16 +96,20 @@ impl State {
             }
         }
         for change in &change.partitions {
-            match change {
-                PartitionChange::Create(partition) => {
-                    self.partitions.insert(*partition, Partition::default());
-                }
-                PartitionChange::Drop(partition) => {
-                    let dropped = self.partitions.remove(partition);
-                    let extents = dropped.map(|partition| partition.extents).unwrap_or_default();
-                    for extent in extents.values() {
-                        self.dereference(extent, now_ms);
-                    }
+            if let Some((partition, offset)) = validate::created_partition(change) {
+                let state = PartitionState {
+                    log_start_offset: offset,
+                    high_watermark: offset,
+                    last_stable_offset: offset,
+                    ..PartitionState::default()
+                };
+                self.partitions.insert(partition, Partition { state, ..Partition::default() });
+            }
+            if let PartitionChange::Drop(partition) = change {
+                let dropped = self.partitions.remove(partition);
+                let extents = dropped.map(|partition| partition.extents).unwrap_or_default();
+                for extent in extents.values() {
+                    self.dereference(extent, now_ms);
                 }
             }
         }

@@ -50,6 +50,7 @@ use crate::validate;
 use async_trait::async_trait;
 use bytes::Bytes;
 use commit::Committer;
+use connection::Connection;
 use error::PgResult;
 use floe_env::{Env, Error, Result};
 use fresh::FreshExtents;
@@ -94,7 +95,9 @@ impl PostgresBackend {
             false => None,
         };
         let schema = options.schema.clone();
-        let pool = Pool::new(env.clone(), options, guard);
+        // What is wrong with the settings is told as such, and here only.
+        let first = Connection::open(env, &options).await?;
+        let pool = Pool::new(env.clone(), options, guard, first);
         let mut attempts = Attempts::default();
         loop {
             let connection = pool.take().await?;
@@ -109,11 +112,11 @@ impl PostgresBackend {
 }
 
 impl PostgresBackend {
-    fn fresh<'a>(&'a self, sql: &'a connection::Connection) -> FreshExtents<'a> {
+    fn fresh<'a>(&'a self, sql: &'a Connection) -> FreshExtents<'a> {
         FreshExtents { sql, index: &self.index, env: &self.env }
     }
 
-    fn committer<'a>(&'a self, sql: &'a connection::Connection) -> Committer<'a> {
+    fn committer<'a>(&'a self, sql: &'a Connection) -> Committer<'a> {
         Committer { env: &self.env, sql, recent: &self.recent }
     }
 }
@@ -124,6 +127,9 @@ macro_rules! with_retries {
         let mut attempts = Attempts::default();
         loop {
             let $connection = $backend.pool.take().await?;
+            if $connection.is_new {
+                $backend.recent.forget_all();
+            }
             let result = $work.await;
             if let Some(answer) = $backend.pool.settle($connection, result, &mut attempts).await {
                 break answer;
@@ -203,7 +209,9 @@ impl Backend for PostgresBackend {
         partition: TopicPartition,
         written_before_ms: i64,
     ) -> Result<usize> {
-        with_retries!(self, sql => producers::expire(&sql, fence, partition, written_before_ms))
+        let expired = with_retries!(self, sql => producers::expire(&sql, fence, partition, written_before_ms));
+        self.recent.forget(&[partition]);
+        expired
     }
 
     async fn aborted(
@@ -222,7 +230,10 @@ impl Backend for PostgresBackend {
         offset: i64,
     ) -> Result<Option<PartitionState>> {
         let target = (partition, offset);
-        with_retries!(self, sql => log::advance_log_start(self.fresh(&sql), fence, target))
+        let advanced =
+            with_retries!(self, sql => log::advance_log_start(self.fresh(&sql), fence, target));
+        self.recent.forget(&[partition]);
+        advanced
     }
 
     async fn replace_extents(
@@ -231,7 +242,10 @@ impl Backend for PostgresBackend {
         replacement: &Replacement,
     ) -> Result<ChangeOutcome> {
         validate::check_replacement(replacement)?;
-        with_retries!(self, sql => replace::replace(self.fresh(&sql), fence, replacement))
+        let replaced =
+            with_retries!(self, sql => replace::replace(self.fresh(&sql), fence, replacement));
+        self.recent.forget(&[replacement.partition]);
+        replaced
     }
 
     async fn unpack_fresh(&self, kept: FreshBounds) -> Result<usize> {

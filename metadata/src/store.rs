@@ -36,7 +36,11 @@ pub struct MetadataStore {
     backend: Arc<dyn Backend>,
     env: Env,
     fence: Option<Fence>,
+    on_fenced: Option<FencedObserver>,
 }
+
+/// Called whenever a change is refused because its broker's registration is closed.
+type FencedObserver = Arc<dyn Fn() + Send + Sync>;
 
 impl std::fmt::Debug for MetadataStore {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -47,7 +51,7 @@ impl std::fmt::Debug for MetadataStore {
 impl MetadataStore {
     /// A handle on a backend.
     pub fn new(backend: Arc<dyn Backend>, env: Env) -> Self {
-        Self { backend, env, fence: None }
+        Self { backend, env, fence: None, on_fenced: None }
     }
 
     /// A handle of a broker that has registered. Every change that it makes of what clients and
@@ -57,16 +61,37 @@ impl MetadataStore {
         Self { fence: Some(fence), ..self.clone() }
     }
 
+    /// A handle that calls this whenever its own fence fails a change: the broker has been
+    /// replaced, which it may not notice otherwise for as long as it writes no records.
+    #[must_use]
+    pub fn on_fenced(&self, call: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { on_fenced: Some(Arc::new(call)), ..self.clone() }
+    }
+
+    /// Tells the observer where `made` under this handle's own fence failed for it.
+    fn observed<T>(&self, fence: Option<&Fence>, made: Result<T>) -> Result<T> {
+        let is_fenced = made.as_ref().is_err_and(|error| error.kind() == ErrorKind::Fenced);
+        if is_fenced
+            && fence == self.fence.as_ref()
+            && let Some(call) = &self.on_fenced
+        {
+            call();
+        }
+        made
+    }
+
     /// Makes an atomic change, with this handle's fence where it names no other.
     pub async fn change(&self, change: &Change) -> Result<ChangeOutcome> {
         if self.fence.is_none() || change.fence.is_some() {
-            return self.backend.change(change).await;
+            let made = self.backend.change(change).await;
+            return self.observed(change.fence.as_ref(), made);
         }
         let fenced = Change { fence: self.fence.clone(), ..change.clone() };
-        self.backend.change(&fenced).await
+        self.observed(fenced.fence.as_ref(), self.backend.change(&fenced).await)
     }
 
-    /// The backend, to read facts that have no file here. What it changes carries no fence.
+    /// The backend, to read facts that have no file here, and for what only tidies up. What it
+    /// changes carries no fence.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
     }
@@ -200,7 +225,7 @@ impl MetadataStore {
 
     /// See [`Backend::forget_outcomes`].
     pub async fn forget_outcomes(&self, fence: &Fence, up_to: SegmentId) -> Result<()> {
-        self.backend.forget_outcomes(fence, up_to).await
+        self.observed(Some(fence), self.backend.forget_outcomes(fence, up_to).await)
     }
 
     /// See [`Backend::forget_registrations`].
@@ -255,7 +280,8 @@ impl MetadataStore {
         written_before_ms: i64,
     ) -> Result<usize> {
         let fence = self.fence.as_ref();
-        self.backend.expire_producers(fence, partition, written_before_ms).await
+        let expired = self.backend.expire_producers(fence, partition, written_before_ms).await;
+        self.observed(fence, expired)
     }
 
     /// See [`Backend::aborted`].
@@ -274,7 +300,8 @@ impl MetadataStore {
         partition: TopicPartition,
         offset: i64,
     ) -> Result<Option<PartitionState>> {
-        self.backend.advance_log_start(self.fence.as_ref(), partition, offset).await
+        let fence = self.fence.as_ref();
+        self.observed(fence, self.backend.advance_log_start(fence, partition, offset).await)
     }
 
     /// See [`Backend::replace_extents`].
@@ -283,7 +310,7 @@ impl MetadataStore {
         fence: &Fence,
         replacement: &Replacement,
     ) -> Result<ChangeOutcome> {
-        self.backend.replace_extents(fence, replacement).await
+        self.observed(Some(fence), self.backend.replace_extents(fence, replacement).await)
     }
 
     /// See [`Backend::unpack_fresh`].

@@ -13,6 +13,7 @@ mod fences;
 mod fresh;
 pub mod histories;
 mod layer_two;
+mod mixed_end;
 mod serial_order;
 
 use crate::backend::Backend;
@@ -80,8 +81,9 @@ cases! {
         outcomes_of_closed_registrations_are_forgotten;
     fact_cases: checks_hold_or_nothing_is_written, ranges, counters_under_contention,
         absent_checks_exclude_each_other, bad_changes, partitions_change_with_facts, clock;
-    layer_two: cluster_identity, topics, topic_configs_and_partitions, brokers_and_epochs,
-        producer_ids_are_unique, groups, group_offsets, tables, new_incarnation;
+    layer_two: cluster_identity, topics, topics_made_anew, topic_configs_and_partitions,
+        brokers_and_epochs, producer_ids_are_unique, groups, group_offsets, table_progress,
+        new_incarnation;
     fences: closed_epochs_change_nothing, fences_of_absent_facts;
 }
 

@@ -161,7 +161,8 @@ impl MetadataStore {
             configs,
             created_ms: self.now_ms().await?,
         };
-        let created = partitions(topic.id, 0..partition_count);
+        let begun = partitions(topic.id, 0..partition_count).into_iter();
+        let begun: Vec<PartitionChange> = begun.map(PartitionChange::Create).collect();
         for attempt in 0..CONFLICT_ATTEMPTS_MAX {
             if let Some(existing) = self.topic_by_name(name).await? {
                 // Ours, where an earlier try had an unknown outcome.
@@ -172,23 +173,71 @@ impl MetadataStore {
                     TopicCreation::AlreadyExists(existing)
                 });
             }
-            let (revision_check, next_revision) = self.next_revision().await?;
-            let change = Change {
-                checks: vec![unchanged(name_key(name), None), revision_check],
-                writes: vec![
-                    put_json(name_key(name), &topic.id.0),
-                    Write::Put(topic_key(topic.id), encode(&topic)),
-                    next_revision,
-                ],
-                partitions: created.iter().copied().map(PartitionChange::Create).collect(),
-                ..Change::default()
-            };
-            if let Attempt::Applied = self.attempt(&change).await? {
+            if let Attempt::Applied = self.insert_topic(&topic, begun.clone()).await? {
                 return Ok(TopicCreation::Created(topic));
             }
             self.wait_for_conflict(attempt).await;
         }
         Err(too_many_conflicts("create a topic"))
+    }
+
+    /// Makes a topic anew whose facts were lost: with the id, name and partitions that it had, which
+    /// go on at these offsets. `AlreadyExists` where its name or its id is taken.
+    ///
+    /// # Errors
+    /// `Invalid` where there are too many or no partitions; whatever the store answers.
+    pub async fn recreate_topic(
+        &self,
+        id: TopicId,
+        name: &str,
+        next_offsets: &[i64],
+    ) -> Result<TopicCreation> {
+        let partition_count = i32::try_from(next_offsets.len()).unwrap_or(i32::MAX);
+        check_partition_count(partition_count)?;
+        let created_ms = self.now_ms().await?;
+        let (name, replication_factor) = (name.to_owned(), 1);
+        let configs = BTreeMap::new();
+        let topic = Topic { id, name, partition_count, replication_factor, configs, created_ms };
+        let begin = |(partition, offset): (TopicPartition, &i64)| {
+            PartitionChange::CreateAt(partition, *offset)
+        };
+        let begun = partitions(id, 0..partition_count).into_iter().zip(next_offsets).map(begin);
+        let begun: Vec<PartitionChange> = begun.collect();
+        let mut may_be_made = false;
+        for attempt in 0..CONFLICT_ATTEMPTS_MAX {
+            if let Some(existing) = self.topic_by_id(id).await? {
+                return Ok(match may_be_made && existing.created_ms == created_ms {
+                    true => TopicCreation::Created(existing),
+                    false => TopicCreation::AlreadyExists(existing),
+                });
+            }
+            if let Some(existing) = self.topic_by_name(&topic.name).await? {
+                return Ok(TopicCreation::AlreadyExists(existing));
+            }
+            match self.insert_topic(&topic, begun.clone()).await? {
+                Attempt::Applied => return Ok(TopicCreation::Created(topic)),
+                Attempt::Unknown => may_be_made = true,
+                Attempt::Conflict => {}
+            }
+            self.wait_for_conflict(attempt).await;
+        }
+        Err(too_many_conflicts("make a topic anew"))
+    }
+
+    /// Makes a topic and its partitions, if its name is free and no other topic changes.
+    async fn insert_topic(&self, topic: &Topic, begun: Vec<PartitionChange>) -> Result<Attempt> {
+        let (revision_check, next_revision) = self.next_revision().await?;
+        let change = Change {
+            checks: vec![unchanged(name_key(&topic.name), None), revision_check],
+            writes: vec![
+                put_json(name_key(&topic.name), &topic.id.0),
+                Write::Put(topic_key(topic.id), encode(topic)),
+                next_revision,
+            ],
+            partitions: begun,
+            ..Change::default()
+        };
+        self.attempt(&change).await
     }
 
     /// Ends a topic and its partitions. False if there is none.

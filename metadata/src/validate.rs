@@ -136,6 +136,11 @@ pub(crate) fn check_change(change: &Change) -> Result<()> {
         if !partitions.insert(partition) {
             return Err(Error::invalid(format!("partition {partition} is changed twice")));
         }
+        if let PartitionChange::CreateAt(_, offset) = change
+            && *offset < 0
+        {
+            return Err(Error::invalid(format!("partition {partition} is to begin at {offset}")));
+        }
     }
     Ok(())
 }
@@ -150,7 +155,18 @@ pub(crate) fn write_key(write: &Write) -> &FactKey {
 /// The partition that begins or ends.
 pub(crate) fn changed_partition(change: &PartitionChange) -> TopicPartition {
     match change {
-        PartitionChange::Create(partition) | PartitionChange::Drop(partition) => *partition,
+        PartitionChange::Create(partition)
+        | PartitionChange::CreateAt(partition, _)
+        | PartitionChange::Drop(partition) => *partition,
+    }
+}
+
+/// The partition that begins, and the offset of its first record.
+pub(crate) fn created_partition(change: &PartitionChange) -> Option<(TopicPartition, i64)> {
+    match change {
+        PartitionChange::Create(partition) => Some((*partition, 0)),
+        PartitionChange::CreateAt(partition, offset) => Some((*partition, *offset)),
+        PartitionChange::Drop(_) => None,
     }
 }
 

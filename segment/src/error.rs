@@ -99,8 +99,9 @@ pub enum BatchError {
     #[error("log-append time set by the client")]
     LogAppendTime,
     /// Single records break the topic's rules (INVALID_TIMESTAMP if one of them is for its
-    /// timestamp, else INVALID_RECORD; the list becomes `record_errors`). Never empty.
-    #[error("{} records break the topic's rules, first record {}", .0.len(), .0[0].index)]
+    /// timestamp, else INVALID_RECORD; the list becomes `record_errors`). Never empty, and of
+    /// [`BAD_RECORDS_MAX`](crate::BAD_RECORDS_MAX) at most.
+    #[error("at least {} records break the topic's rules, first record {}", .0.len(), .0[0].index)]
     BadRecords(Vec<BadRecord>),
 }
 

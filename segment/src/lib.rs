@@ -39,5 +39,7 @@ pub use ids::{
 pub use mode::{OffsetMode, TimestampType};
 pub use record::{Headers, Record, Records};
 pub use v1::{V1Index, V1IndexEntry, V1Segment};
-pub use validate::{BatchSummary, NO_TIMESTAMP_MS, Rules, TimestampRule, validate_batch};
+pub use validate::{
+    BAD_RECORDS_MAX, BatchSummary, NO_TIMESTAMP_MS, Rules, TimestampRule, validate_batch,
+};
 pub use writer::{BatchBuilder, BuildError, HeaderRef, NewRecord, recompress};

@@ -12,6 +12,9 @@ use crate::mode::TimestampType;
 
 /// Timestamp of a record that has none; allowed whatever the limits.
 pub const NO_TIMESTAMP_MS: i64 = -1;
+/// Records of one batch that are listed as breaking the topic's rules at most. A small compressed
+/// batch may hold millions.
+pub const BAD_RECORDS_MAX: usize = 4096;
 
 /// What a topic, and the version of the request, ask of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +75,7 @@ impl BatchSummary {
 ///
 /// # Errors
 /// Every [`BatchError`]; the first in the order of the module's head. Records that only break
-/// the topic's rules are all listed.
+/// the topic's rules are listed up to [`BAD_RECORDS_MAX`].
 pub fn validate_batch(bytes: &[u8], rules: &Rules) -> Result<BatchSummary, BatchError> {
     let view = BatchView::parse(bytes)?;
     let header = view.header;
@@ -153,6 +156,9 @@ fn walk_records(
         walk.min_timestamp_ms = walk.min_timestamp_ms.min(timestamp_ms);
         walk.max_timestamp_ms = walk.max_timestamp_ms.max(timestamp_ms);
         walk.keyless_records += u32::from(record.key.is_none());
+        if bad.len() == BAD_RECORDS_MAX {
+            continue;
+        }
         let in_range = (earliest_ms..=latest_ms).contains(&timestamp_ms);
         if rules.require_key && record.key.is_none() {
             bad.push(BadRecord { index, fault: RecordFault::MissingKey });

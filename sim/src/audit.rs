@@ -2,26 +2,33 @@
 //! applied:
 //!
 //! * What a commit, a merge or a table's pointer names is there (durable before visible).
+//! * So is every file that a table's version reaches, when the pointer moves and when all is over.
 //! * A table's snapshots are one line: none is ever replaced by another.
 //! * Nothing is deleted that an extent, or a table's newest version, names.
 //! * A log start moves only forward, and only as far as somebody asked.
-//! * No commit of a closed registration is applied.
+//! * No commit of a closed registration is applied, and no other change that clients or readers can
+//!   see: each names a registration, which is open.
+//! * Whatever the audit itself asks is answered: nothing of the world's own fails.
 //! * When all is over, nothing is left that nobody needs ([`Audit::leftovers`]).
 
-use crate::metadata_server::MetadataServer;
+use crate::fault_metadata::{is_pointer, is_visible};
+use crate::metadata_server::{MetadataServer, metadata_location};
 use crate::model::Model;
 use crate::object_server::ObjectServer;
 use crate::table_files::{TableFiles, numbered_snapshots};
 use crate::table_model::rewritten;
-use floe_env::{Env, Result};
+use floe_env::{Env, ErrorKind, Result};
 use floe_metadata::MetadataStore;
-use floe_metadata::facts::{Expect, Fence};
+use floe_metadata::facts::{Change, Expect, Fence, Write};
 use floe_metadata::rows::{Extent, PartitionState, Place, SegmentFacts, SegmentOutcome};
 use floe_store::ObjectStore;
 use kfs::{PartitionIndex, TopicPartition};
-use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
 
 /// Extents of one look at a partition.
 const EXTENTS_PER_PAGE: usize = 1000;
@@ -64,30 +71,62 @@ impl Audit {
         MetadataStore::new(self.metadata.backend().await, self.env.clone())
     }
 
+    /// An answer to the audit's own question; a violation where there is none.
+    fn answered<T: Default>(&self, what: &str, answer: Result<T>) -> T {
+        answer.unwrap_or_else(|error| {
+            self.model.violation(format!("the audit cannot read {what}: {error}"));
+            T::default()
+        })
+    }
+
     /// The root of all keys; `None` before the cluster has an id, and where nothing can be seen.
-    async fn root(&self) -> Result<Option<String>> {
+    async fn root(&self) -> Option<String> {
         if self.is_blind {
-            return Ok(None);
+            return None;
         }
-        Ok(self.store().await.cluster_id().await?.map(|id| id.to_string()))
+        let id = self.store().await.cluster_id().await;
+        self.answered("the cluster's id", id).map(|id| id.to_string())
+    }
+
+    /// What a fence says right before a change.
+    pub async fn standing(&self, fence: Option<&Fence>) -> Standing {
+        let Some(Fence(check)) = fence else { return Standing::Absent };
+        let backend = self.metadata.backend().await;
+        let holder = backend.get(std::slice::from_ref(&check.key)).await;
+        let holder = self.answered("a registration", holder).pop().flatten();
+        let is_open = match &check.expect {
+            Expect::Absent => holder.is_none(),
+            Expect::Value(value) => holder.as_ref() == Some(value),
+        };
+        if is_open { Standing::Open } else { Standing::Closed }
+    }
+
+    /// A change that clients or readers can see was applied.
+    pub fn applied(&self, standing: Standing, what: impl fmt::Display) {
+        match standing {
+            Standing::Open => {}
+            Standing::Closed => {
+                self.model.violation(format!("{what} of a closed registration is applied"));
+            }
+            Standing::Absent => {
+                self.model.violation(format!("{what} without a registration is applied"));
+            }
+        }
     }
 
     /// What must be known before a commit: which of its segments are not decided yet, and whether
-    /// its fence holds.
+    /// its registration is open.
     pub async fn before_commit(&self, fence: &Fence, segments: &[SegmentFacts]) -> BeforeCommit {
         let backend = self.metadata.backend().await;
         let mut undecided = Vec::new();
         for segment in segments {
-            let known = backend.segment_outcome(segment.id).await;
-            undecided.push(matches!(known, Ok(None)));
+            undecided.push(match backend.segment_outcome(segment.id).await {
+                // It was decided, and the outcome has been forgotten.
+                Err(error) if error.kind() == ErrorKind::Invalid => false,
+                outcome => self.answered("a segment's outcome", outcome).is_none(),
+            });
         }
-        let holder = backend.get(std::slice::from_ref(&fence.0.key)).await;
-        let holder = holder.ok().and_then(|mut values| values.pop()).flatten();
-        let expected = match &fence.0.expect {
-            Expect::Absent => None,
-            Expect::Value(value) => Some(value.clone()),
-        };
-        BeforeCommit { undecided, fence_holds: holder == expected }
+        BeforeCommit { undecided, standing: self.standing(Some(fence)).await }
     }
 
     /// A commit was applied.
@@ -101,43 +140,61 @@ impl Audit {
             if !is_new || *outcome == SegmentOutcome::Abandoned {
                 continue;
             }
-            if !before.fence_holds {
-                let id = segment.id;
-                self.model.violation(format!("segment {id} of a closed registration is committed"));
-            }
-            self.must_exist("a commit", &segment.key).await;
+            self.applied(before.standing, format_args!("segment {}", segment.id));
+            self.must_exist("a commit", std::slice::from_ref(&segment.key)).await;
         }
     }
 
     /// A merge was applied.
     pub async fn replaced(&self, replacement: &[Extent]) {
         let keys: BTreeSet<&String> = replacement.iter().filter_map(object_of).collect();
-        for key in keys {
-            self.must_exist("a merge", key).await;
+        self.must_exist("a merge", keys).await;
+    }
+
+    /// A change of facts was applied. `what` says which.
+    pub async fn changed(&self, standing: Standing, change: &Change, what: &str) {
+        if change.fence.is_some() || is_visible(change) {
+            self.applied(standing, format_args!("a change ({what})"));
+        }
+        for write in change.writes.iter().filter(|write| is_pointer(write)) {
+            if let Write::Put(_, pointer) = write {
+                self.table_moved(pointer).await;
+            }
         }
     }
 
     /// A table's pointer was moved to this.
-    pub async fn table_moved(&self, pointer: &[u8]) {
-        let pointer: Value = serde_json::from_slice(pointer).unwrap_or_default();
-        let location = pointer["metadata_location"].as_str().unwrap_or_default();
-        match self.tables.metadata(location).await {
-            Ok(metadata) => {
-                let (table, snapshots) = (metadata.uuid(), numbered_snapshots(&metadata));
-                for finding in rewritten(&self.model, table, &snapshots) {
-                    self.model.violation(format!("a table's pointer moves: {finding}"));
-                }
-            }
-            Err(error) => {
-                self.model.violation(format!("a table's pointer names {location}: {error}"));
-            }
+    async fn table_moved(&self, pointer: &[u8]) {
+        let location = self.answered("a table's pointer", metadata_location(pointer));
+        if let Err(error) = self.check_version(&location).await {
+            self.model.violation(format!("a table's pointer names {location}: {error}"));
         }
     }
 
-    async fn must_exist(&self, who: &str, key: &str) {
-        let Ok(Some(root)) = self.root().await else { return };
-        if !matches!(self.objects.head(&format!("{root}/{key}")).await, Ok(Some(_))) {
-            self.model.violation(format!("{who} names {key}, which is not there"));
+    async fn check_version(&self, location: &str) -> Result<(), String> {
+        let metadata = self.tables.metadata(location).await?;
+        let snapshots = numbered_snapshots(&metadata);
+        for finding in rewritten(&self.model, metadata.uuid(), &snapshots) {
+            self.model.violation(format!("a table's pointer moves: {finding}"));
+        }
+        let files = self.tables.files_of(location, &metadata).await?;
+        self.must_be_there("a table's pointer", files).await;
+        Ok(())
+    }
+
+    /// Keys below the cluster's root that somebody names.
+    async fn must_exist<'a>(&self, who: &str, keys: impl IntoIterator<Item = &'a String>) {
+        let Some(root) = self.root().await else { return };
+        let keys = keys.into_iter().map(|key| format!("{root}/{key}"));
+        self.must_be_there(who, keys.collect()).await;
+    }
+
+    async fn must_be_there(&self, who: &str, keys: BTreeSet<String>) {
+        for key in keys {
+            let found = self.objects.head(&key).await;
+            if self.answered("an object's size", found).is_none() {
+                self.model.violation(format!("{who} names {key}, which is not there"));
+            }
         }
     }
 
@@ -148,12 +205,12 @@ impl Audit {
 
     /// Objects are about to be deleted.
     pub async fn deleting(&self, keys: &[String]) {
-        let Ok(Some(root)) = self.root().await else { return };
+        let Some(root) = self.root().await else { return };
         let (tables, log): (Vec<&String>, Vec<&String>) =
             keys.iter().partition(|key| key.starts_with(&format!("{root}/tables/")));
         let mut needed = BTreeSet::new();
         if !log.is_empty() {
-            needed.extend(self.named(&root).await.unwrap_or_default());
+            needed.extend(self.answered("all extents", self.named(&root).await));
         }
         if !tables.is_empty() {
             needed.extend(self.named_by_tables().await);
@@ -183,10 +240,10 @@ impl Audit {
     }
 
     async fn named_by_tables(&self) -> BTreeSet<String> {
-        let locations = self.metadata.table_locations().await.unwrap_or_default();
+        let locations = self.metadata.table_locations().await;
         let mut needed = BTreeSet::new();
-        for location in locations {
-            match self.tables.files_of(&location).await {
+        for location in self.answered("the tables' pointers", locations) {
+            match self.named_by(&location).await {
                 Ok(files) => needed.extend(files),
                 Err(error) => self.model.violation(format!("table {location}: {error}")),
             }
@@ -194,13 +251,19 @@ impl Audit {
         needed
     }
 
+    async fn named_by(&self, location: &str) -> Result<BTreeSet<String>, String> {
+        let metadata = self.tables.metadata(location).await?;
+        self.tables.files_of(location, &metadata).await
+    }
+
     /// Objects of the log that nobody needs, when every registration but the newest is closed and
-    /// the cleaner had its time. Each is a violation.
+    /// the cleaner had its time, and objects of the log and of tables that are needed and are not
+    /// there. Each is a violation.
     ///
     /// # Errors
     /// Whatever the stores answer.
     pub async fn leftovers(&self, grace_ms: i64) -> Result<()> {
-        let Some(root) = self.root().await? else { return Ok(()) };
+        let Some(root) = self.root().await else { return Ok(()) };
         let store = self.store().await;
         let needed = self.named(&root).await?;
         let newest = self.env.now_ms() - grace_ms;
@@ -217,7 +280,7 @@ impl Audit {
                 }
             }
         }
-        for key in needed {
+        for key in needed.into_iter().chain(self.named_by_tables().await) {
             if self.objects.head(&key).await?.is_none() {
                 self.model.violation(format!("{key} is needed and gone"));
             }
@@ -231,7 +294,7 @@ impl Audit {
     /// # Errors
     /// Whatever the stores answer.
     pub async fn table_orphans(&self) -> Result<BTreeSet<String>> {
-        let Some(root) = self.root().await? else { return Ok(BTreeSet::new()) };
+        let Some(root) = self.root().await else { return Ok(BTreeSet::new()) };
         let removed = self.metadata.removed_tables().await?;
         let is_removed = |key: &String| {
             let folder = key.split('/').nth(2).unwrap_or_default();
@@ -244,10 +307,21 @@ impl Audit {
     }
 }
 
+/// Whether whoever asks for a change still holds its registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It names none.
+    Absent,
+    /// It does.
+    Open,
+    /// It does not any more.
+    Closed,
+}
+
 /// What was known before a commit was applied.
 pub struct BeforeCommit {
     undecided: Vec<bool>,
-    fence_holds: bool,
+    standing: Standing,
 }
 
 fn object_of(extent: &Extent) -> Option<&String> {

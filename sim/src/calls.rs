@@ -138,6 +138,11 @@ impl Calls {
         self.0.calm.store(true, Ordering::Relaxed);
     }
 
+    /// True where nothing fails any more.
+    pub fn is_calm(&self) -> bool {
+        self.0.calm.load(Ordering::Relaxed)
+    }
+
     /// Ends the life that comes to this moment.
     pub fn end_at(&self, moment: Option<EndAt>) {
         self.0.book.lock().end_at = moment;
@@ -165,7 +170,7 @@ impl Calls {
 
     fn fate(&self, effects: Effects) -> Fate {
         let (env, weather) = (&self.0.env, &self.0.weather);
-        if self.0.calm.load(Ordering::Relaxed) {
+        if self.is_calm() {
             return Fate::Answered;
         }
         if chance(env, weather.lost) {
@@ -195,8 +200,7 @@ impl Calls {
 
     fn travel(&self) -> Duration {
         let (env, weather) = (&self.0.env, &self.0.weather);
-        let is_calm = self.0.calm.load(Ordering::Relaxed);
-        if !is_calm && chance(env, weather.slow) {
+        if !self.is_calm() && chance(env, weather.slow) {
             return between_ms(env, 100, 4000);
         }
         between_ms(env, 0, weather.latency_ms + 1)

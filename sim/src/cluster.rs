@@ -46,10 +46,12 @@ pub const DEADLY_KINDS: &[(&str, u64)] = &[
     ("commit_segments", 20),
     ("abandon_segment", 1),
     ("forget_outcomes", 1),
+    ("forget_registrations", 1),
     ("partition_states", 6),
     ("advance_log_start", 1),
     ("extents", 4),
     ("replace_extents", 1),
+    ("unpack_fresh", 2),
     ("dead_objects", 1),
     ("known_objects", 1),
     ("forget_objects", 1),
@@ -225,7 +227,7 @@ impl Cluster {
         let lifetime = between_ms(env, 3000, 15_000);
         tokio::select! {
             biased;
-            () = living.node.dead() => return self.died(&living, "killed"),
+            () = living.node.dead() => return self.died(living.life, living.cuts_before, "killed"),
             () = living.node.paused() => return self.replace(living),
             () = living.broker.log.fenced() => {
                 self.violation("a broker without a successor was fenced");
@@ -235,7 +237,8 @@ impl Cluster {
         match below(env, 10) {
             0..5 => {
                 living.node.kill();
-                return self.died(&living, "killed at the end of its time");
+                let how = "killed at the end of its time";
+                return self.died(living.life, living.cuts_before, how);
             }
             5..7 => {
                 living.node.pause();
@@ -246,29 +249,30 @@ impl Cluster {
         self.0.listening.lock().take();
         self.note("shuts down");
         if !self.shut_down(&living).await {
-            return self.died(&living, "killed in its shutdown");
+            return self.died(living.life, living.cuts_before, "killed in its shutdown");
         }
         self.0.tally.lock().shutdowns += 1;
         self.note("shut down");
     }
 
-    /// Shuts a life down in order; false if it died meanwhile.
+    /// Shuts a life down in order; false if it was killed meanwhile. A process that is paused is
+    /// killed: nobody waits for one that hangs.
     async fn shut_down(&self, living: &Living) -> bool {
         let env = &self.0.parts.env;
         let ending = living.end();
-        tokio::select! {
+        let is_drained = tokio::select! {
             biased;
-            () = living.node.dead() => return false,
-            // Whatever it was about to do at a chosen moment, it must come to its end.
-            () = living.node.paused() => {}
+            () = living.node.dead() => false,
+            () = living.node.paused() => false,
             drained = env.timeout(DRAIN_MAX, ending) => {
                 if drained.is_none() {
                     self.violation("stuck: a broker does not end after its shutdown");
                 }
+                drained.is_some()
             }
-        }
+        };
         living.node.kill();
-        true
+        is_drained
     }
 
     /// A life is paused, and its place is free. It wakes up some time later, goes on, and ends when
@@ -304,15 +308,16 @@ impl Cluster {
         self.0.zombie_tasks.lock().push(task);
     }
 
-    /// A process was killed; where its stores are on its own machine, perhaps with the power.
-    fn died(&self, living: &Living, how: &str) {
+    /// A process was killed, in its start or later; where its stores are on its own machine,
+    /// perhaps with the power. Power had been cut `cuts_before` times when it started.
+    fn died(&self, life: u32, cuts_before: u64, how: &str) {
         let parts = &self.0.parts;
         self.0.tally.lock().kills += 1;
         self.0.listening.lock().take();
-        parts.calls.died(living.life);
+        parts.calls.died(life);
         self.note(how);
         let Some(machine) = parts.audit.objects.machine() else { return };
-        let is_cut = machine.cuts() > living.cuts_before;
+        let is_cut = machine.cuts() > cuts_before;
         if is_cut || chance(&parts.env, 500) {
             if !is_cut {
                 machine.cut();
@@ -374,9 +379,7 @@ impl Cluster {
                 Err(_) => {}
             }
         }
-        self.0.tally.lock().kills += 1;
-        parts.calls.died(life);
-        self.note("killed in its start");
+        self.died(life, cuts_before, "killed in its start");
         None
     }
 

@@ -3,7 +3,7 @@
 use crate::audit::Audit;
 use crate::calls::{Effects, Link};
 use crate::metadata_server::MetadataServer;
-use crate::planted::{CommitBug, Plant, current_fence, without_checks};
+use crate::planted::{CommitBug, Plant, current_fence};
 use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::Result;
@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// The facts that are tables' pointers.
 const TABLES: &str = "tables/";
+/// The facts that clients or readers can see: who writes them must hold a registration.
+const VISIBLE: [&str; 4] = ["topics/", "groups/", "offsets/", TABLES];
 
 /// One life's handle on the metadata.
 #[derive(Clone)]
@@ -45,11 +47,16 @@ impl FaultMetadata {
     ) -> Result<Vec<SegmentOutcome>> {
         let ids: Vec<String> = segments.iter().map(|segment| segment.id.to_string()).collect();
         let (server, audit) = (self.server.clone(), self.audit.clone());
-        let is_unfenced = self.plant == Plant::CommitWithoutFence;
+        let (plant, calls, env) = (self.plant, self.link.calls.clone(), self.link.env().clone());
+        let segments = plant.committed(segments);
         let work = move || {
             async move {
                 let backend = server.backend().await;
+                if let Some(refused) = plant.refused(&calls, &env) {
+                    return Err(refused);
+                }
                 let before = audit.before_commit(&fence, &segments).await;
+                let is_unfenced = plant == Plant::CommitWithoutFence;
                 let fence =
                     if is_unfenced { current_fence(&*backend, &fence).await? } else { fence };
                 let outcomes = backend.commit_segments(&fence, &segments).await?;
@@ -115,18 +122,22 @@ impl<'a, T: 'a> PassAs<'a> for Vec<T> {
     }
 }
 
+/// The fact that a write changes.
+pub fn key_of(write: &Write) -> &str {
+    match write {
+        Write::Put(key, _) | Write::Delete(key) => key.as_str(),
+    }
+}
+
 /// A write that moves a table's pointer.
-fn is_pointer(write: &Write) -> bool {
+pub fn is_pointer(write: &Write) -> bool {
     matches!(write, Write::Put(key, _) if key.as_str().starts_with(TABLES))
 }
 
-/// A planted bug: the last stable offset of some moment before.
-fn too_short(state: Option<PartitionState>) -> Option<PartitionState> {
-    let earlier = |state: PartitionState| PartitionState {
-        last_stable_offset: (state.last_stable_offset - 1).max(state.log_start_offset),
-        ..state
-    };
-    state.map(earlier)
+/// True for a change that clients or readers can see.
+pub fn is_visible(change: &Change) -> bool {
+    let is_visible = |write| VISIBLE.iter().any(|folder| key_of(write).starts_with(folder));
+    !change.partitions.is_empty() || change.writes.iter().any(is_visible)
 }
 
 #[async_trait]
@@ -174,10 +185,7 @@ impl Backend for FaultMetadata {
         let partitions = partitions.to_vec();
         let states: Result<Vec<Option<PartitionState>>> =
             call!(self, partition_states, Read, partitions.len().to_string(), partitions);
-        match self.plant {
-            Plant::CutTooShort => states.map(|states| states.into_iter().map(too_short).collect()),
-            _ => states,
-        }
+        self.plant.told(states?, self.link.env())
     }
 
     async fn extents(
@@ -246,14 +254,19 @@ impl Backend for FaultMetadata {
         let work = move || {
             async move {
                 let backend = server.backend().await;
+                let standing = audit.standing(fence.as_ref()).await;
                 let offset = if plant == Plant::LogStartTooFar { offset + 3 } else { offset };
                 if plant == Plant::LogStartStays {
                     let told = |state| PartitionState { log_start_offset: offset, ..state };
                     let state = backend.partition_states(&[partition]).await?.pop().flatten();
                     return Ok(state.map(told));
                 }
-                let state = backend.advance_log_start(fence.as_ref(), partition, offset).await?;
-                state.iter().for_each(|state| audit.log_start_moved(partition, state));
+                let fence = plant.fence(fence.as_ref());
+                let state = backend.advance_log_start(fence, partition, offset).await?;
+                if let Some(state) = &state {
+                    audit.applied(standing, format_args!("a log start of {partition}"));
+                    audit.log_start_moved(partition, state);
+                }
                 Ok(state)
             }
             .boxed()
@@ -267,13 +280,20 @@ impl Backend for FaultMetadata {
         fence: &Fence,
         replacement: &Replacement,
     ) -> Result<ChangeOutcome> {
-        let (server, audit) = (self.server.clone(), self.audit.clone());
+        let (server, audit, plant) = (self.server.clone(), self.audit.clone(), self.plant);
         let (fence, replacement) = (fence.clone(), replacement.clone());
         let what = replacement.partition.to_string();
         let work = move || {
             async move {
-                let outcome = server.backend().await.replace_extents(&fence, &replacement).await?;
+                let backend = server.backend().await;
+                let standing = audit.standing(Some(&fence)).await;
+                let is_unfenced = plant.fence(Some(&fence)).is_none();
+                let fence =
+                    if is_unfenced { current_fence(&*backend, &fence).await? } else { fence };
+                let outcome = backend.replace_extents(&fence, &replacement).await?;
                 if outcome == ChangeOutcome::Applied {
+                    let partition = replacement.partition;
+                    audit.applied(standing, format_args!("a merge of {partition}"));
                     audit.replaced(&replacement.replacement).await;
                 }
                 Ok(outcome)
@@ -322,27 +342,23 @@ impl Backend for FaultMetadata {
             Write::Delete(key) => format!("delete {}", key.as_str()),
         });
         let is_table = change.writes.iter().any(is_pointer);
-        let change = match self.plant {
-            Plant::PointerWithoutCompare if is_table => without_checks(change),
-            _ => change.clone(),
-        };
-        let (server, audit) = (self.server.clone(), self.audit.clone());
+        let what = first.unwrap_or_default();
+        let (server, audit, doing) = (self.server.clone(), self.audit.clone(), what.clone());
+        let (asked, made) = (change.clone(), self.plant.changed(change));
         let work = move || {
             async move {
-                let outcome = server.backend().await.change(&change).await?;
-                for write in change.writes.iter().filter(|_| outcome == ChangeOutcome::Applied) {
-                    if let Write::Put(_, pointer) = write
-                        && is_pointer(write)
-                    {
-                        audit.table_moved(pointer).await;
-                    }
+                let Some(made) = made else { return Ok(ChangeOutcome::Applied) };
+                let standing = audit.standing(asked.fence.as_ref()).await;
+                let outcome = server.backend().await.change(&made).await?;
+                if outcome == ChangeOutcome::Applied {
+                    audit.changed(standing, &asked, &doing).await;
                 }
                 Ok(outcome)
             }
             .boxed()
         };
         let kind = if is_table { "change_table" } else { "change" };
-        self.link.call(kind, Effects::Change, first.unwrap_or_default(), work).await
+        self.link.call(kind, Effects::Change, what, work).await
     }
 
     async fn now_ms(&self) -> Result<i64> {

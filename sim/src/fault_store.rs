@@ -2,11 +2,10 @@
 
 use crate::audit::Audit;
 use crate::calls::{Effects, Link};
-use crate::dice::between_ms;
-use crate::planted::{Plant, Renumbered, first_key};
+use crate::planted::{Plant, Renumbered, first_key, put_later};
 use async_trait::async_trait;
 use bytes::Bytes;
-use floe_env::{Lane, Result};
+use floe_env::Result;
 use floe_store::{ObjectMeta, ObjectStore, PutOutcome};
 use futures::FutureExt;
 use std::ops::Range;
@@ -33,27 +32,11 @@ impl FaultStore {
             None => first_key(key).to_owned(),
         }
     }
-
-    /// A planted bug: says that an object is there, and puts it some time later.
-    fn put_later(&self, key: String, parts: Vec<Bytes>) -> Result<PutOutcome> {
-        let (objects, env) = (self.objects.clone(), self.link.env().clone());
-        self.link.env().spawn("late put", Lane::Foreground, async move {
-            env.sleep(between_ms(&env, 500, 3000)).await;
-            // Nobody learns how it ends.
-            let _ = objects.put(&key, parts).await;
-        });
-        Ok(PutOutcome::Created)
-    }
-}
-
-/// A merged object's key.
-fn is_merged(key: &str) -> bool {
-    key.contains("/log/")
 }
 
 /// The kind of a put, by whose object it is.
 fn put_kind(key: &str) -> &'static str {
-    if is_merged(key) {
+    if key.contains("/log/") {
         "put_merged"
     } else if key.contains("/tables/") {
         "put_table"
@@ -67,9 +50,10 @@ impl ObjectStore for FaultStore {
     async fn put(&self, key: &str, parts: Vec<Bytes>) -> Result<PutOutcome> {
         let kind = put_kind(key);
         let (objects, key) = (self.objects.clone(), self.key(key));
-        if self.plant == Plant::MergedPutComesLater && is_merged(&key) {
-            return self.put_later(key, parts);
+        if self.plant.puts_later(&key) {
+            return Ok(put_later(self.link.env(), objects, key, parts));
         }
+        let parts = self.plant.put(&objects, &key, parts).await;
         let what = key.clone();
         let work = move || async move { objects.put(&key, parts).await }.boxed();
         let outcome = self.link.call(kind, Effects::Upload, what, work).await?;

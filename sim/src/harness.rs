@@ -1,7 +1,8 @@
 //! From a seed to a run: one single-threaded runtime with paused time, on which the stores, all
-//! lives of the broker and all clients are tasks. A run has three parts: faults, deaths and
-//! restarts for a while; then nothing fails any more, and everything that was begun must end within
-//! a bounded time; then a fresh broker is read from end to end and compared with the model.
+//! lives of the broker and all clients are tasks. A run has four parts: faults, deaths and restarts
+//! for a while; then nothing fails any more, and everything that was begun must end within a
+//! bounded time; then jobs have the time that they state, and what nobody needs must be gone; then
+//! a fresh broker is read from end to end and compared with the model.
 
 use crate::actors::Context;
 use crate::actors::churn::Churn;
@@ -15,7 +16,7 @@ use crate::calls::{Calls, Deaths, Weather};
 use crate::cluster::{Cluster, Parts, Tally};
 use crate::dice::{between_ms, chance, pick};
 use crate::metadata_server::MetadataServer;
-use crate::model::Model;
+use crate::model::{Counts, Model};
 use crate::object_server::ObjectServer;
 use crate::planted::Plant;
 use crate::trace::Trace;
@@ -26,6 +27,7 @@ use floe_env::{Env, Lane, Result, Shutdown, Task, shutdown_signal};
 use floe_iceberg_bridge::fold::FoldRules;
 use floe_iceberg_bridge::sweep::SweepRules;
 use floe_log::{CleanRules, MergeRules};
+use floe_metadata::rows::FreshBounds;
 use kfs::{PartitionIndex, TopicId, TopicPartition};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -69,8 +71,8 @@ pub struct Report {
     pub lives: Tally,
     /// Acknowledged records.
     pub acknowledged: usize,
-    /// Commits of a group's offsets that were acknowledged.
-    pub group_commits: u64,
+    /// How often checks had something to look at.
+    pub counts: Counts,
     /// Whether both stores were on one machine: a SQLite file and a directory.
     pub on_machine: bool,
     /// Objects of tables that failed commits had left behind when the faults ended.
@@ -145,7 +147,7 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
         calls: run.calls.counts(),
         lives: run.cluster.tally(),
         acknowledged: run.model.acknowledged_count(),
-        group_commits: run.model.group_commits(),
+        counts: run.model.counts(),
         on_machine,
         table_orphans,
         lines: run.trace.lines(),
@@ -188,8 +190,10 @@ impl Run {
 
         self.calls.calm();
         self.trace.event(self.env.monotonic(), "calm");
-        let orphans = self.audit.table_orphans().await.unwrap_or_default();
-        self.orphans.set(orphans.len() as u64);
+        match self.audit.table_orphans().await {
+            Ok(orphans) => self.orphans.set(orphans.len() as u64),
+            Err(error) => self.model.violation(format!("the tables cannot be looked at: {error}")),
+        }
         let (end, ended) = shutdown_signal();
         let cluster = self.cluster.clone();
         let last = self.env.spawn("last life", Lane::Foreground, async move {
@@ -361,7 +365,12 @@ fn job_rules(env: &Env) -> JobRules {
     let merge = MergeRules {
         pause: Duration::from_millis(pick(env, &[700, 2000, 5000])),
         pieces_min: pick(env, &[2, 4, 8]),
+        bytes_min: pick(env, &[0, 4096]),
         age_ms: pick(env, &[2000, 600_000]),
+        fresh_kept: FreshBounds {
+            segments: pick(env, &[2, 16, 4096]),
+            extents: pick(env, &[8, 1 << 19]),
+        },
         ..MergeRules::default()
     };
     let grace = Duration::from_secs(pick(env, &[8, 15]));

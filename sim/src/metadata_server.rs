@@ -164,23 +164,33 @@ impl MetadataServer {
     /// Where all tables are: the address of each one's newest metadata file.
     ///
     /// # Errors
-    /// Whatever the backend answers.
+    /// Whatever the backend answers, and `Corrupt` for a pointer that names no file.
     pub async fn table_locations(&self) -> Result<Vec<String>> {
         let all = FactKey::new(&[TABLES]).folder();
         let pointers = self.backend().await.scan(&all, TABLES_MAX).await?;
-        let location = |bytes: &[u8]| {
-            let pointer: serde_json::Value = serde_json::from_slice(bytes).ok()?;
-            Some(pointer["metadata_location"].as_str()?.to_owned())
-        };
-        Ok(pointers.iter().filter_map(|(_, bytes)| location(bytes)).collect())
+        pointers.iter().map(|(_, bytes)| metadata_location(bytes)).collect()
     }
 
     /// Folders of tables that were removed and whose files wait for the end of their retention.
+    ///
+    /// # Errors
+    /// Whatever the backend answers.
     pub async fn removed_tables(&self) -> Result<BTreeSet<String>> {
         let all = FactKey::new(&[REMOVED_TABLES]).folder();
         let removed = self.backend().await.scan(&all, TABLES_MAX).await?;
         Ok(removed.iter().map(|(key, _)| key.segments()[1..].join("-")).collect())
     }
+}
+
+/// The address of the metadata file that a table's pointer names.
+///
+/// # Errors
+/// `Corrupt` where it names none.
+pub fn metadata_location(pointer: &[u8]) -> Result<String> {
+    let pointer: serde_json::Value = serde_json::from_slice(pointer)
+        .map_err(|error| Error::corrupt("a table's pointer is no JSON").with_source(error))?;
+    let location = pointer["metadata_location"].as_str();
+    location.map(str::to_owned).ok_or_else(|| Error::corrupt("a table's pointer names no file"))
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {

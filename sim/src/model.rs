@@ -20,6 +20,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
+#[cfg(test)]
+mod tests;
+
 /// Violations that are kept.
 const VIOLATIONS_MAX: usize = 100;
 
@@ -89,10 +92,34 @@ struct LogStart {
     now: i64,
     /// The greatest that was acknowledged.
     promised: i64,
-    /// The greatest that was asked for by number.
+    /// The greatest that was asked for: by number, or by a request for all that there is, which
+    /// was then told this.
     asked: i64,
-    /// Somebody asked for all that there is.
-    asked_for_all: bool,
+    /// Requests for all that there is which may still be carried out.
+    open_for_all: u32,
+}
+
+/// How often something happened without which some check has nothing to look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Commits of a group's offsets that were acknowledged.
+    pub group_commits: u64,
+    /// Acknowledged requests to delete records that moved a log start.
+    pub deletions: u64,
+    /// Answers of the catalog that did not say that they are behind.
+    pub whole_looks: u64,
+    /// Records of topics that are made and deleted again, read back.
+    pub read_back: u64,
+}
+
+impl Counts {
+    /// Adds what another run counted.
+    pub fn add(&mut self, other: &Self) {
+        self.group_commits += other.group_commits;
+        self.deletions += other.deletions;
+        self.whole_looks += other.whole_looks;
+        self.read_back += other.read_back;
+    }
 }
 
 #[derive(Default)]
@@ -106,7 +133,7 @@ pub(crate) struct State {
     snapshots: BTreeMap<(Uuid, i64), i64>,
     ends: BTreeMap<TopicPartition, i64>,
     last_seen: BTreeMap<(u32, TopicPartition), (i64, i64)>,
-    group_commits: u64,
+    counts: Counts,
 }
 
 /// What one producer did.
@@ -259,14 +286,14 @@ impl Model {
         self.0.lock().promised.values().map(BTreeMap::len).sum()
     }
 
-    /// So many more commits of a group's offsets were acknowledged.
-    pub fn group_committed(&self, count: u64) {
-        self.0.lock().group_commits += count;
+    /// Counts something.
+    pub fn count(&self, count: impl FnOnce(&mut Counts)) {
+        count(&mut self.0.lock().counts);
     }
 
-    /// How many commits of a group's offsets were acknowledged.
-    pub fn group_commits(&self) -> u64 {
-        self.0.lock().group_commits
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        self.0.lock().counts
     }
 
     /// A client got an answer without an error.
@@ -291,20 +318,32 @@ impl Model {
         }
     }
 
-    /// Somebody asks to delete the records below `offset`, or all where there is none.
+    /// Somebody asks to delete the records below `offset`, or all where there is none. A request
+    /// for all must end in [`Model::no_more_for_all`].
     pub fn deletes(&self, partition: TopicPartition, offset: Option<i64>) {
         let mut state = self.0.lock();
         let start = state.starts.entry(partition).or_default();
         start.asked = start.asked.max(offset.unwrap_or(0));
-        start.asked_for_all |= offset.is_none();
+        start.open_for_all += u32::from(offset.is_none());
+    }
+
+    /// A request to delete all that there is moves the log start no more: it was answered with the
+    /// log start `told`, or was given up so long ago that nothing of it can come.
+    pub fn no_more_for_all(&self, partition: TopicPartition, told: Option<i64>) {
+        let mut state = self.0.lock();
+        let start = state.starts.entry(partition).or_default();
+        start.asked = start.asked.max(told.unwrap_or(0));
+        start.open_for_all = start.open_for_all.saturating_sub(1);
     }
 
     /// The records below `low_watermark` are deleted, says the broker; `asked` is what was asked.
     pub fn deleted(&self, partition: TopicPartition, asked: Option<i64>, low_watermark: i64) {
         let mut state = self.0.lock();
         let start = state.starts.entry(partition).or_default();
+        let is_news = low_watermark > start.promised;
         start.promised = start.promised.max(low_watermark);
         let now = start.now;
+        state.counts.deletions += u64::from(is_news);
         if low_watermark > now || asked.is_some_and(|asked| low_watermark < asked) {
             state.violation(format!(
                 "{partition}: asked to delete up to {asked:?}, told {low_watermark}, is {now}"
@@ -320,7 +359,7 @@ impl Model {
         start.now = log_start;
         if log_start < before {
             state.violation(format!("{partition}: log start goes back to {log_start}"));
-        } else if log_start > before && log_start > start.asked && !start.asked_for_all {
+        } else if log_start > before && log_start > start.asked && start.open_for_all == 0 {
             state.violation(format!("{partition}: nobody asked for log start {log_start}"));
         }
     }
@@ -341,27 +380,6 @@ impl Model {
     /// Works on what is known.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
         work(&mut self.0.lock())
-    }
-
-    /// All partitions that anything was sent to or read from.
-    pub fn partitions(&self) -> Vec<TopicPartition> {
-        let state = self.0.lock();
-        let mut partitions: Vec<TopicPartition> =
-            state.producers.values().map(|ledger| ledger.partition).collect();
-        partitions.sort_unstable();
-        partitions.dedup();
-        partitions
-    }
-
-    /// Forgets a partition whose topic is being deleted: nothing of it is promised any more.
-    pub fn forget(&self, partition: TopicPartition) {
-        let mut state = self.0.lock();
-        state.producers.retain(|_, ledger| ledger.partition != partition);
-        state.promised.remove(&partition);
-        state.read.remove(&partition);
-        state.ends.remove(&partition);
-        state.starts.remove(&partition);
-        state.last_seen.retain(|(_, of), _| *of != partition);
     }
 
     /// Checks a partition's whole content, read when all was over.

@@ -1,12 +1,14 @@
 //! Bugs that the checks must find. They sit in the fault decorators, so that the product has
 //! no test code: the broker above is the real one, and believes a store that lies.
 
+mod lies;
+
 use crate::calls::{EndBy, Phase};
 use crate::fault_metadata::FaultMetadata;
 use crate::object_server::ObjectServer;
 use floe_env::{Env, Lane, Result};
 use floe_metadata::Backend;
-use floe_metadata::facts::{Change, Check, Expect, Fence};
+use floe_metadata::facts::{Check, Expect, Fence};
 use floe_metadata::rows::{
     BatchOutcome, PartitionState, SectionFacts, SectionOutcome, SegmentFacts, SegmentOutcome,
 };
@@ -29,6 +31,8 @@ pub fn first_key(key: &str) -> &str {
     key.split_once(AGAIN).map_or(key, |(first, _)| first)
 }
 
+pub use lies::put_later;
+
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
@@ -41,22 +45,42 @@ pub enum Plant {
     /// A successor goes on with the next free segment number that it sees when it starts, as if no
     /// PUT of its predecessor could still arrive, and takes an object that exists for its own.
     SuccessorIgnoresLatePut,
+    /// Commits are made without what says whose the batches are, so that none is a duplicate.
+    CommitForgetsProducers,
     /// The fence of a commit is not checked.
     CommitWithoutFence,
+    /// No fence of any other change is checked.
+    ChangeWithoutFence,
+    /// A commit is told at times that another broker has taken its place.
+    FencedByNobody,
+    /// When nothing fails any more, every commit fails.
+    CommitsEndWithFaults,
     /// The metadata store knows of no object when a cleaner asks.
     KnowsNoObject,
     /// Deletions are answered and not made.
     DeletesNothing,
-    /// The put of a merged object is answered before it is made.
-    MergedPutComesLater,
+    /// The put of an object of the log is answered before it is made.
+    LogPutComesLater,
+    /// The put of a table's data file is answered before it is made.
+    TablePutComesLater,
+    /// A fold's file has the rows of an earlier one.
+    FoldHasOtherRows,
     /// A log start is told to have moved and has not.
     LogStartStays,
     /// A log start moves further than it was asked to.
     LogStartTooFar,
+    /// A topic's deletion is answered and not made.
+    TopicStays,
+    /// A commit of a group's offsets is answered and not made.
+    OffsetsAreForgotten,
+    /// What is known of partitions' ends is at times said to be broken.
+    EndsAreCorrupt,
     /// A table's pointer moves whatever it was, and whoever moves it.
     PointerWithoutCompare,
     /// The end of a topic that a table's cut reads is told too small.
     CutTooShort,
+    /// The log start that a table's cut reads is told too great.
+    CutStartsTooLate,
     /// The directory store does not sync its directories.
     NamesAreNotSynced,
     /// SQLite does not sync its log.
@@ -117,11 +141,6 @@ pub async fn current_fence(backend: &dyn Backend, fence: &Fence) -> Result<Fence
     let value = backend.get(std::slice::from_ref(&key)).await?.pop().flatten();
     let expect = value.map_or(Expect::Absent, Expect::Value);
     Ok(Fence(Check { key, expect }))
-}
-
-/// The same change, whatever was there before.
-pub fn without_checks(change: &Change) -> Change {
-    Change { checks: Vec::new(), fence: None, ..change.clone() }
 }
 
 /// Forgets that a segment's commit was asked before.

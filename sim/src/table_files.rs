@@ -100,13 +100,17 @@ impl TableFiles {
         Ok(TableContent { table, summary: summary_of(snapshot), summaries, snapshots, rows })
     }
 
-    /// The keys of all files that a version reaches: itself, the lists and manifests of its
-    /// snapshots, and their data files.
+    /// The keys of all files that a version reaches: itself, the versions before it that it names,
+    /// the lists and manifests of its snapshots, and their data files. What was read before is not
+    /// read again, and need not be there any more.
     ///
     /// # Errors
     /// What is missing or makes no sense.
-    pub async fn files_of(&self, location: &str) -> Result<BTreeSet<String>, String> {
-        let metadata = self.metadata(location).await?;
+    pub async fn files_of(
+        &self,
+        location: &str,
+        metadata: &TableMetadata,
+    ) -> Result<BTreeSet<String>, String> {
         let mut files = BTreeSet::from([self.key(location)?]);
         for log in metadata.metadata_log() {
             files.insert(self.key(&log.metadata_file)?);

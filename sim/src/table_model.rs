@@ -44,10 +44,14 @@ fn findings(model: &Model, seen: &TableSeen<'_>) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(rewritten(model, seen.content.table, &seen.content.snapshots));
     let mut rows: BTreeMap<i32, BTreeMap<i64, _>> = BTreeMap::new();
+    let mut first_doubled = None;
     for (partition, offset, name) in &seen.content.rows {
         if rows.entry(*partition).or_default().insert(*offset, *name).is_some() {
-            found.push(format!("partition {partition} offset {offset} is there twice"));
+            first_doubled.get_or_insert((partition, offset));
         }
+    }
+    if let Some((partition, offset)) = first_doubled {
+        found.push(format!("partition {partition} offset {offset} is there twice"));
     }
     for (at, floor) in seen.floors.iter().enumerate() {
         let index = at as i32;

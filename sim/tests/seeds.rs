@@ -3,7 +3,9 @@
 
 use floe_sim::calls::{Deaths, Phase};
 use floe_sim::cluster::{DEADLY_KINDS, Tally};
+use floe_sim::model::Counts;
 use floe_sim::{Plant, Report, run};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 fn number(variable: &str) -> Option<u64> {
@@ -20,6 +22,14 @@ fn explain(report: &Report) -> String {
     )
 }
 
+/// One run. Where it panics, the panic says which seed it was.
+fn run_seed(seed: u64) -> Report {
+    std::panic::catch_unwind(|| run(seed, Plant::Nothing)).unwrap_or_else(|panic| {
+        eprintln!("seed {seed} panics");
+        std::panic::resume_unwind(panic)
+    })
+}
+
 /// CPU seconds that this thread has taken, where the system says so.
 fn cpu_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
@@ -33,7 +43,7 @@ fn run_all(seeds: Range<u64>) -> (Vec<Report>, Option<f64>) {
     let of_core = |core: usize| {
         let began = cpu_seconds();
         let own = seeds.clone().skip(core).step_by(cores);
-        let reports: Vec<Report> = own.map(|seed| run(seed, Plant::Nothing)).collect();
+        let reports: Vec<Report> = own.map(run_seed).collect();
         let took = began.and_then(|began| cpu_seconds().map(|ended| ended - began));
         (reports, took)
     };
@@ -48,55 +58,108 @@ fn run_all(seeds: Range<u64>) -> (Vec<Report>, Option<f64>) {
     (reports, each)
 }
 
+/// What all runs came to together.
+#[derive(Default)]
+struct Sum {
+    deaths: Deaths,
+    calls: BTreeMap<&'static str, u64>,
+    lives: Tally,
+    counts: Counts,
+    acknowledged: usize,
+    events: u64,
+    table_orphans: u64,
+    /// Seeds with violations.
+    failed: Vec<u64>,
+    /// Seeds in which no offset of a group was ever committed.
+    without_group: Vec<u64>,
+}
+
+impl Sum {
+    fn add(&mut self, report: Report) {
+        for (moment, count) in report.deaths {
+            *self.deaths.entry(moment).or_default() += count;
+        }
+        for (kind, count) in report.calls {
+            *self.calls.entry(kind).or_default() += count;
+        }
+        self.lives.add(&report.lives);
+        self.counts.add(&report.counts);
+        self.acknowledged += report.acknowledged;
+        self.events += report.events;
+        self.table_orphans += report.table_orphans;
+        if !report.violations.is_empty() {
+            self.failed.push(report.seed);
+        }
+        if report.counts.group_commits == 0 {
+            self.without_group.push(report.seed);
+        }
+    }
+
+    fn died(&self, kind: &'static str) -> [u64; 3] {
+        let died = |phase| self.deaths.get(&(kind, phase)).copied().unwrap_or(0);
+        [Phase::Before, Phase::In, Phase::After].map(died)
+    }
+
+    /// What must happen in some seed, or a check has nothing to look at; with how often it did.
+    fn needed(&self) -> [(&'static str, u64); 9] {
+        let Self { lives, counts, .. } = self;
+        [
+            ("failed starts", lives.failed_starts.into()),
+            ("power cuts", lives.power_cuts.into()),
+            ("shutdowns in order", lives.shutdowns.into()),
+            ("pauses", lives.pauses.into()),
+            ("paused ones that were fenced", lives.fenced.into()),
+            ("orphans of tables", self.table_orphans),
+            ("deletions of records", counts.deletions),
+            ("looks that had everything", counts.whole_looks),
+            ("records read back before their topic's deletion", counts.read_back),
+        ]
+    }
+
+    fn print(&self) {
+        println!("{:?}", self.lives);
+        println!("{} records acknowledged, {} events", self.acknowledged, self.events);
+        println!("{} commits of a group's offsets acknowledged", self.counts.group_commits);
+        self.needed().iter().for_each(|(what, count)| println!("{count} {what}"));
+        let (what, calls) = ("died in a call", "calls");
+        println!("{what:<24} {:>8} {:>8} {:>8} {calls:>10}", "before", "in", "after");
+        for (&kind, calls) in &self.calls {
+            let [before, within, after] = self.died(kind);
+            println!("{kind:<24} {before:>8} {within:>8} {after:>8} {calls:>10}");
+        }
+    }
+}
+
 #[test]
 fn no_seed_finds_a_violation() {
     let (seeds, is_single) = match number("FLOE_SIM_SEED") {
         Some(seed) => (seed..seed + 1, true),
         None => (0..number("FLOE_SIM_SEEDS").unwrap_or(50), false),
     };
-    let (mut deaths, mut failed) = (Deaths::new(), Vec::new());
-    let (mut lives, mut acknowledged, mut events, mut orphans) = (Tally::default(), 0, 0, 0);
-    let (mut group_commits, mut without_group) = (0, Vec::new());
+    let mut sum = Sum::default();
     let (reports, seconds) = run_all(seeds);
     for report in reports {
-        let seed = report.seed;
         if is_single {
             report.lines.iter().for_each(|line| println!("{line}"));
         }
         if !report.violations.is_empty() {
             eprintln!("{}", explain(&report));
-            failed.push(seed);
         }
-        for (moment, count) in report.deaths {
-            *deaths.entry(moment).or_default() += count;
-        }
-        lives.add(&report.lives);
-        orphans += report.table_orphans;
-        acknowledged += report.acknowledged;
-        group_commits += report.group_commits;
-        if report.group_commits == 0 {
-            without_group.push(seed);
-        }
-        events += report.events;
+        sum.add(report);
     }
     if let Some(seconds) = seconds {
         println!("{seconds:.2} CPU seconds a seed");
     }
-    println!("{lives:?}");
-    println!("{acknowledged} records acknowledged, {events} events, {orphans} orphans of tables");
-    println!("{group_commits} commits of a group's offsets acknowledged");
-    println!("{:<20} {:>8} {:>8} {:>8}", "died", "before", "in", "after");
-    let died = |kind: &'static str, phase| deaths.get(&(kind, phase)).copied().unwrap_or(0);
-    let mut never = Vec::new();
-    for (kind, _) in DEADLY_KINDS {
-        let [before, within, after] =
-            [Phase::Before, Phase::In, Phase::After].map(|phase| died(kind, phase));
-        println!("{kind:<20} {before:>8} {within:>8} {after:>8}");
-        if before == 0 || within == 0 || after == 0 {
-            never.push(*kind);
-        }
-    }
-    assert!(failed.is_empty(), "seeds with violations: {failed:?}");
+    sum.print();
+    assert!(sum.failed.is_empty(), "seeds with violations: {:?}", sum.failed);
+    let without_group = &sum.without_group;
     assert!(without_group.is_empty(), "no offset was ever committed: {without_group:?}");
-    assert!(is_single || never.is_empty(), "no node ever died around these calls: {never:?}");
+    if is_single {
+        return;
+    }
+    let never = DEADLY_KINDS.iter().map(|(kind, _)| *kind);
+    let never: Vec<&str> = never.filter(|kind| sum.died(kind).contains(&0)).collect();
+    assert!(never.is_empty(), "no node ever died around these calls: {never:?}");
+    let missing: Vec<_> = sum.needed().into_iter().filter(|(_, count)| *count == 0).collect();
+    assert!(missing.is_empty(), "never happened: {missing:?}");
 }

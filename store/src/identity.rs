@@ -8,6 +8,7 @@
 use crate::object::{ObjectStore, PutOutcome};
 use bytes::Bytes;
 use floe_env::{Error, Result};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -45,22 +46,23 @@ impl ClusterIdentity {
 /// of the store.
 pub async fn read_identity(store: &dyn ObjectStore) -> Result<Option<ClusterIdentity>> {
     let Some(bytes) = store.get(IDENTITY_KEY).await? else { return Ok(None) };
-    let url = || store.url(IDENTITY_KEY);
-    let json: serde_json::Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Error::corrupt(format!("{} is not JSON", url())).with_source(error))?;
-    // The version is looked at first: a newer form need not have the same fields.
+    versioned(&bytes, &store.url(IDENTITY_KEY)).map(Some)
+}
+
+/// Reads one of this module's forms. The version is looked at first: a newer form need not have the
+/// same fields.
+fn versioned<T: DeserializeOwned>(bytes: &[u8], url: &str) -> Result<T> {
+    let corrupt = |what: &str| Error::corrupt(format!("{url} {what}"));
+    let json: serde_json::Value =
+        serde_json::from_slice(bytes).map_err(|error| corrupt("is not JSON").with_source(error))?;
     match json.get("version").and_then(serde_json::Value::as_u64) {
-        Some(version) if version <= u64::from(IDENTITY_VERSION) => {}
+        Some(version) if version <= u64::from(IDENTITY_VERSION) => serde_json::from_value(json)
+            .map_err(|error| corrupt("lacks what its version has").with_source(error)),
         Some(version) => {
-            let message = format!("{} has version {version}, which a newer Floe wrote", url());
-            return Err(Error::invalid(message));
+            Err(Error::invalid(format!("{url} has version {version}, which a newer Floe wrote")))
         }
-        None => return Err(Error::corrupt(format!("{} has no version", url()))),
+        None => Err(corrupt("has no version")),
     }
-    let identity = serde_json::from_value(json).map_err(|error| {
-        Error::corrupt(format!("{} is not a cluster's identity", url())).with_source(error)
-    })?;
-    Ok(Some(identity))
 }
 
 /// An incarnation of the metadata store after the first.
@@ -103,16 +105,7 @@ pub async fn read_incarnation(
     };
     let bytes = store.get(&key).await?;
     let bytes = bytes.ok_or_else(|| Error::retry(format!("{} is gone", store.url(&key))))?;
-    let read: Incarnation = serde_json::from_slice(&bytes).map_err(|error| {
-        Error::corrupt(format!("{} is no incarnation", store.url(&key))).with_source(error)
-    })?;
-    match read.version {
-        IDENTITY_VERSION => Ok(read),
-        version => Err(Error::invalid(format!(
-            "{} has version {version}, which a newer Floe wrote",
-            store.url(&key)
-        ))),
-    }
+    versioned(&bytes, &store.url(&key))
 }
 
 /// Records the incarnation that follows one. `Exists` where another one follows it already.
@@ -184,10 +177,14 @@ mod tests {
             let found = (newest.number, newest.incarnation, newest.reason.as_str());
             assert_eq!(found, (number, next, "put back"));
         }
-        let key = format!("{}/{:020}.json", incarnations_folder(identity.cluster), 9);
-        store.put(&key, vec![Bytes::from("{}")]).await.expect("put");
-        let error = read_incarnation(&store, &identity).await.expect_err("malformed");
-        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        let others =
+            [(9, "{}", ErrorKind::Corrupt), (10, "{\"version\":99,\"x\":0}", ErrorKind::Invalid)];
+        for (number, content, kind) in others {
+            let key = format!("{}/{number:020}.json", incarnations_folder(identity.cluster));
+            store.put(&key, vec![Bytes::from(content)]).await.expect("put");
+            let error = read_incarnation(&store, &identity).await.expect_err(content);
+            assert_eq!(error.kind(), kind, "{content}: {error}");
+        }
     }
 
     #[tokio::test]

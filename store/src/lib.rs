@@ -28,6 +28,7 @@ pub use identity::{
     ClusterIdentity, Incarnation, create_identity, read_identity, read_incarnation,
     record_incarnation,
 };
+#[doc(hidden)]
 pub use layer::StoreLayer;
 pub use memory::MemoryStore;
 pub use object::{ObjectMeta, ObjectStore, PutOutcome};

@@ -20,8 +20,8 @@ const CHECK_READ_BYTES_MAX: u64 = 8 << 20;
 /// Doublings after which the backoff no longer grows whatever its cap.
 const DOUBLINGS_MAX: u32 = 16;
 
-/// The failed try of a call that is told as a warning: earlier ones are blips, later ones the same.
-const TRIES_UNTIL_TOLD: u32 = 4;
+/// A call that has been failing so long is told as a warning, once: before, it is a blip.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
 
 /// How long to go on, and how fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,21 @@ impl Retrying {
         self.env.monotonic() + self.policy.deadline
     }
 
+    fn telling(&self) -> Telling {
+        Telling { began: self.env.monotonic(), is_told: false }
+    }
+
+    /// Callers may have given up by the time a call fails for good, so its reason is told on the
+    /// way, where it will be tried again.
+    fn note(&self, telling: &mut Telling, doing: &str, tries: u32, error: &Error) {
+        if !telling.is_told && self.env.monotonic() - telling.began >= TOLD_AFTER {
+            telling.is_told = true;
+            tracing::warn!(doing, tries, %error, "the object store keeps failing; trying again");
+        } else {
+            tracing::debug!(doing, tries, %error, "object store call failed");
+        }
+    }
+
     fn left(&self, deadline: Instant) -> Duration {
         deadline.saturating_duration_since(self.env.monotonic())
     }
@@ -82,7 +97,7 @@ impl Retrying {
     where
         F: Future<Output = Result<T>>,
     {
-        let mut tries = 0;
+        let (mut tries, mut telling) = (0, self.telling());
         loop {
             tries += 1;
             let Some(result) = self.env.timeout(self.left(deadline), call()).await else {
@@ -93,10 +108,10 @@ impl Retrying {
                 Err(error) if is_repeatable(&error) => error,
                 result => return result,
             };
-            note(doing, tries, &error);
             if !self.back_off(tries, deadline).await {
                 return Err(error.context(&format!("{doing}: {tries} tries")));
             }
+            self.note(&mut telling, doing, tries, &error);
         }
     }
 
@@ -111,13 +126,10 @@ impl Retrying {
     }
 }
 
-/// Callers may have given up by the time a call fails for good, so its reason is told on the way.
-fn note(doing: &str, tries: u32, error: &Error) {
-    if tries == TRIES_UNTIL_TOLD {
-        tracing::warn!(doing, tries, %error, "the object store keeps failing; trying again");
-    } else {
-        tracing::debug!(doing, tries, %error, "object store call failed");
-    }
+/// Since when a call has been failing, and whether that was told.
+struct Telling {
+    began: Instant,
+    is_told: bool,
 }
 
 fn is_repeatable(error: &Error) -> bool {
@@ -156,7 +168,7 @@ impl ObjectStore for Retrying {
     async fn put(&self, key: &str, parts: Vec<Bytes>) -> Result<PutOutcome> {
         let deadline = self.deadline();
         let mut is_ambiguous = false;
-        let mut tries = 0;
+        let (mut tries, mut telling) = (0, self.telling());
         loop {
             tries += 1;
             let call = self.inner.put(key, parts.clone());
@@ -171,11 +183,11 @@ impl ObjectStore for Retrying {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => error,
             };
-            note(&format!("write object {key}"), tries, &error);
             is_ambiguous |= error.kind() == ErrorKind::UnknownOutcome;
             if !is_repeatable(&error) || !self.back_off(tries, deadline).await {
                 return Err(if is_ambiguous { ambiguous(key, &error) } else { error });
             }
+            self.note(&mut telling, &format!("write object {key}"), tries, &error);
         }
     }
 

@@ -111,12 +111,14 @@ impl Broker {
         let id = BrokerId(identity.node_id);
         let registration = stores.metadata.register_broker(id, &address, LEASE_MS).await?;
         tracing::info!(broker = %id, epoch = %registration.epoch, "registered");
-        let metadata = stores.metadata.fenced_by(registration.fence.clone());
         let log_config = log_config(&config, &identity, &registration, stores.is_remote);
-        let backend = metadata.backend().clone();
+        let backend = stores.metadata.backend().clone();
         let observer = Arc::new(LogObserver(metrics.clone()));
         let log =
             Log::start(&env, &log_config, stores.objects, backend, observer, shutdown.clone());
+        let fenced_log = log.clone();
+        let metadata = stores.metadata.fenced_by(registration.fence.clone());
+        let metadata = metadata.on_fenced(move || fenced_log.fence());
         let message_max_bytes = config.kafka.message_max_bytes.unsigned_abs() as usize;
         let topics = Topics::load(metadata.clone(), message_max_bytes).await?;
         let groups = Groups::new(
@@ -187,12 +189,15 @@ impl Broker {
     }
 
     /// Waits, after the shutdown was given, until everything taken in is answered, and leaves the
-    /// cluster.
-    pub async fn drained(&self) {
+    /// cluster. False where another broker has taken this one's place before that.
+    pub async fn drained(&self) -> bool {
         self.log.drained().await;
+        // What is still under way fails from the signing off on, as if there were another broker.
+        let is_own = !self.log.is_fenced();
         if let Err(error) = self.metadata.deregister_broker(&self.registration).await {
             tracing::warn!(%error, "the broker could not sign off; its next start does it");
         }
+        is_own
     }
 }
 

@@ -205,7 +205,8 @@ async fn write_answers<W: AsyncWrite + Unpin>(
 }
 
 /// Waits for a reply. Those that are ready leave in one write: one commit answers many requests of
-/// a connection. What is ready does not wait for what is not, nor holds memory meanwhile.
+/// a connection. What is ready does not wait for what is not, which gets ready meanwhile; once it
+/// is sent, it holds no memory.
 async fn wait<W: AsyncWrite + Unpin, M>(
     broker: &Broker,
     frames: &mut FrameWriter<W>,
@@ -216,11 +217,15 @@ async fn wait<W: AsyncWrite + Unpin, M>(
     if let Some(ready) = (&mut answer).now_or_never() {
         return Ok(ready);
     }
-    if frames.pending_bytes() > 0 {
-        flush(broker, frames).await?;
+    let flushing = async {
+        if frames.pending_bytes() > 0 {
+            flush(broker, frames).await?;
+        }
         held.clear();
-    }
-    Ok(answer.await)
+        std::io::Result::Ok(())
+    };
+    let ((), ready) = tokio::try_join!(flushing, answer.map(Ok))?;
+    Ok(ready)
 }
 
 /// Sends what is pending. While others wait for the memory of answers, a client that is too slow to

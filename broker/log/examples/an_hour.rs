@@ -11,8 +11,8 @@ use bytes::Bytes;
 use floe_env::simulated::Node;
 use floe_env::{Env, Result, Shutdown, shutdown_signal};
 use floe_log::{
-    AppendBatch, BudgetRules, CleanRules, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules,
-    Merger, NoObserver, Pace,
+    AppendBatch, BudgetRules, CleanRules, Cleaner, CutRules, FetchFrom, LOCAL_GRACE, Log,
+    LogConfig, MergeRules, Merger, NoObserver, Pace, REMOTE_BYTES_MIN,
 };
 use floe_metadata::brokers::BrokerAddress;
 use floe_metadata::rows::{Extent, Place};
@@ -102,8 +102,13 @@ async fn write(pace: Pace, put_ms: u64, seconds: u64, per_second: u64) -> Result
     let backend = Arc::new(ModelBackend::new(env.clone()));
     let stores = stores(&env, Arc::new(counted), backend).await?;
     let (log, shutdown) = start(&env, &stores, pace).await?;
-    let merger = Merger::new(&env, &log, stores.metadata.clone(), MergeRules::default());
-    let cleaner = Cleaner::new(&env, &log, stores.metadata.clone(), CleanRules::default());
+    let (mut merge, mut clean) = (MergeRules::default(), CleanRules::default());
+    match pace {
+        Pace::GroupCommit => clean.grace = LOCAL_GRACE,
+        Pace::Budgeted(_) => merge.bytes_min = REMOTE_BYTES_MIN,
+    }
+    let merger = Merger::new(&env, &log, stores.metadata.clone(), merge);
+    let cleaner = Cleaner::new(&env, &log, stores.metadata.clone(), clean);
     let jobs = [merger.start(shutdown.clone()), cleaner.start(shutdown)];
     let mut waiting = FuturesUnordered::new();
     for number in 0..seconds * per_second {

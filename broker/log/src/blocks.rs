@@ -3,9 +3,11 @@
 //! blocks. Readers of one missing extent share one load. What is kept, and what goes first, is said
 //! in [`pools`].
 //!
-//! The capacity is of all blocks that are in memory: those that are cached, and those that went out
-//! of the cache while an answer still holds a slice of them. Readers that do not take their answers
-//! thus make the cache smaller, never the memory larger.
+//! The capacity is of all that is in memory: blocks that are cached, those that went out of the
+//! cache while an answer still holds a slice of them, and what is being read. Readers that do not
+//! take their answers thus make the cache smaller, never the memory larger. A block is of
+//! [`CHUNK_BYTES_MAX`](crate::chunks::CHUNK_BYTES_MAX) at most, or of one batch, so that a slice of
+//! one holds no more than that.
 
 mod pools;
 
@@ -14,7 +16,7 @@ use floe_env::{Env, HashMap, Lane, Result};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
-use pools::{Origin, Pools};
+use pools::{Origin, Pools, Use};
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,21 +36,34 @@ pub(crate) struct Block {
 /// An extent's blocks, by offset.
 pub(crate) type Blocks = Arc<Vec<Block>>;
 
-/// Counts the bytes of blocks that are in memory, in the cache or not; cheap to clone.
+/// Counts bytes in memory, those of blocks in the cache or not and those that are being read; cheap
+/// to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockMemory(Arc<AtomicUsize>);
 
 /// Batches that are counted until their last slice is gone.
 struct Counted {
     bytes: BytesMut,
+    _reserved: Reserved,
+}
+
+/// Bytes that are counted until this is dropped.
+pub(crate) struct Reserved {
+    bytes: usize,
     memory: BlockMemory,
 }
 
 impl BlockMemory {
     /// The bytes, counted for as long as any slice of them is held.
     pub(crate) fn count(&self, bytes: BytesMut) -> Bytes {
-        self.0.fetch_add(bytes.len(), Ordering::Relaxed);
-        Bytes::from_owner(Counted { bytes, memory: self.clone() })
+        let _reserved = self.reserve(bytes.capacity());
+        Bytes::from_owner(Counted { bytes, _reserved })
+    }
+
+    /// Counts bytes that are about to be in memory.
+    pub(crate) fn reserve(&self, bytes: usize) -> Reserved {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        Reserved { bytes, memory: self.clone() }
     }
 
     /// Bytes in memory now.
@@ -63,9 +78,9 @@ impl AsRef<[u8]> for Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for Reserved {
     fn drop(&mut self) {
-        self.memory.0.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        self.memory.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -115,16 +130,25 @@ struct Inner {
     misses: u64,
 }
 
+impl Inner {
+    fn is_known(&self, key: &BlocksKey) -> bool {
+        self.pools.contains(key) || self.loads.contains_key(key)
+    }
+}
+
 /// What the cache has done so far, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Extents that were there.
     pub hits: u64,
-    /// Extents that were read from the store.
+    /// Extents that were read from the store, however many readers waited for each.
     pub misses: u64,
+    /// Extents that were put out to make room.
+    pub evictions: u64,
     /// Bytes cached now.
     pub bytes: usize,
-    /// Bytes of blocks in memory now: cached ones, and others that answers still hold.
+    /// Bytes in memory now: of cached blocks, of others that answers still hold, and of what is
+    /// being read.
     pub memory_bytes: usize,
 }
 
@@ -151,16 +175,21 @@ impl BlockCache {
     /// out, for it would bring in what nobody has asked for.
     pub(crate) fn replace(&self, sources: &[BlocksKey], merged: Vec<MergedBlocks>) {
         let mut inner = self.inner.lock();
-        let cached: Vec<bool> = sources.iter().map(|key| inner.pools.contains(key)).collect();
-        let of_written: Vec<bool> = sources.iter().map(|key| inner.pools.is_written(key)).collect();
-        sources.iter().for_each(|key| inner.pools.remove(key));
+        let removed: Vec<_> = sources.iter().map(|key| inner.pools.remove(key)).collect();
         for MergedBlocks { key, blocks, sources } in merged {
-            if cached[sources.clone()].iter().all(|is_cached| *is_cached) {
-                let is_written = of_written[sources].contains(&true);
-                let origin = if is_written { Origin::Written } else { Origin::Read };
-                inner.pools.insert(key, blocks, origin);
-            }
+            let Some(uses) = removed[sources].iter().copied().collect::<Option<Vec<Use>>>() else {
+                continue;
+            };
+            // Written comes last, and so does what was used last.
+            let origin = uses.iter().map(|used| used.origin).max().unwrap_or(Origin::Read);
+            let at = uses.iter().map(|used| used.at).max().unwrap_or_default();
+            inner.pools.put(key, blocks, Use { origin, at });
         }
+    }
+
+    /// True for an extent that is here because it was written here a moment ago.
+    pub(crate) fn is_written(&self, key: &BlocksKey) -> bool {
+        self.inner.lock().pools.is_written(key)
     }
 
     /// Bytes that are read from the store and kept while what was written wants the rest.
@@ -189,10 +218,10 @@ impl BlockCache {
                 inner.hits += 1;
                 return Ok(blocks);
             }
-            inner.misses += 1;
             match inner.loads.get(&key) {
                 Some(running) => running.clone(),
                 None => {
+                    inner.misses += 1;
                     let load = load();
                     let all = self.start(vec![key.clone()], async move { vec![load.await] });
                     let started = Load { all, at: 0 };
@@ -206,17 +235,26 @@ impl BlockCache {
 
     /// True for an extent that is there or on its way.
     pub(crate) fn is_known(&self, key: &BlocksKey) -> bool {
-        let inner = self.inner.lock();
-        inner.pools.contains(key) || inner.loads.contains_key(key)
+        self.inner.lock().is_known(key)
     }
 
-    /// Starts one load of several extents that somebody is about to wait for. `load` answers for
-    /// each, in the order of the keys.
-    pub(crate) fn load_ahead<F>(&self, keys: Vec<BlocksKey>, load: F)
-    where
+    /// Starts one load of several extents that somebody is about to wait for, but for those that
+    /// are there or on their way by now. `load` answers for each of the rest, in their order, or
+    /// refuses.
+    pub(crate) fn load_ahead<T, F>(
+        &self,
+        mut wanted: Vec<(BlocksKey, T)>,
+        load: impl FnOnce(Vec<T>) -> Option<F>,
+    ) where
         F: Future<Output = Vec<Result<Blocks>>> + Send + 'static,
     {
         let mut inner = self.inner.lock();
+        wanted.retain(|(key, _)| !inner.is_known(key));
+        if wanted.is_empty() {
+            return;
+        }
+        let (keys, wanted): (Vec<BlocksKey>, Vec<T>) = wanted.into_iter().unzip();
+        let Some(load) = load(wanted) else { return };
         inner.misses += keys.len() as u64;
         let all = self.start(keys.clone(), load);
         for (at, key) in keys.into_iter().enumerate() {
@@ -261,6 +299,7 @@ impl BlockCache {
         CacheStats {
             hits: inner.hits,
             misses: inner.misses,
+            evictions: inner.pools.evictions(),
             bytes: inner.pools.used_bytes(),
             memory_bytes: self.memory.bytes(),
         }

@@ -32,9 +32,16 @@ use tokio::sync::Mutex;
 pub const CLEAN_PAUSE: Duration = Duration::from_secs(30);
 /// A dead object is kept so long: longer than the longest fetch, cache life and table job.
 pub const GRACE: Duration = Duration::from_hours(1);
-/// Dead objects of one page, which S3 deletes with one request.
-const DEAD_PER_PAGE: usize = 1000;
-/// Pages of dead objects that one round deletes at most.
+/// The same where one process owns the store: all its readers end within minutes, and small
+/// produces leave a thousand files a second. Who comes later all the same looks up the extents
+/// again.
+pub const LOCAL_GRACE: Duration = Duration::from_mins(10);
+/// Dead objects of one page. A directory is synced once a page, S3 deletes a thousand a request.
+const DEAD_PER_PAGE: usize = 10_000;
+/// Objects that one transaction forgets: commits of producers wait for it.
+const FORGOTTEN_AT_ONCE: usize = 1000;
+/// Pages of dead objects that one round deletes at most: more than a local disk can write between
+/// two rounds.
 const DEAD_PAGES_PER_ROUND_MAX: usize = 10;
 /// Objects of one page of a listing.
 const LISTED_PER_PAGE: usize = 1000;
@@ -165,7 +172,9 @@ impl Inner {
             let page = self.metadata.dead_objects(before_ms, DEAD_PER_PAGE).await?;
             let keys: Vec<String> = page.into_iter().map(|object| object.key).collect();
             self.delete(&keys).await?;
-            self.metadata.forget_objects(&keys).await?;
+            for some in keys.chunks(FORGOTTEN_AT_ONCE) {
+                self.metadata.forget_objects(some).await?;
+            }
             deleted += keys.len();
             if keys.len() < DEAD_PER_PAGE {
                 break;

@@ -129,7 +129,7 @@ impl Progress {
         });
     }
 
-    fn fence(&self) {
+    pub(crate) fn fence(&self) {
         self.change(|state| state.fenced = true);
         self.fenced.notify_waiters();
     }

@@ -7,11 +7,11 @@ use bytes::{Bytes, BytesMut};
 use floe_env::{Error, Result};
 use floe_metadata::rows::Extent;
 use kfs::{BatchHeader, OffsetMode};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Makes the blocks of an extent from all of its bytes as stored, given in pieces of whole batches,
-/// and counts them in `memory`. With `verify`, each batch's checksum is checked.
+/// each of which becomes a block, and counts them in `memory`. A piece that nobody else has is
+/// patched in place. With `verify`, each batch's checksum is checked.
 ///
 /// Errors: `Corrupt` where the bytes are not the batches that the extent names.
 pub(crate) fn to_blocks(
@@ -20,17 +20,14 @@ pub(crate) fn to_blocks(
     verify: bool,
     memory: &BlockMemory,
 ) -> Result<Blocks> {
-    let mut blocks = Vec::new();
+    let mut blocks = Vec::with_capacity(pieces.len());
     let mut next_offset = extent.base_offset;
     for piece in pieces {
-        let (bytes, cuts) = patch(extent, piece, next_offset, verify)?;
-        next_offset = cuts.last().map_or(next_offset, |cut| cut.last_offset + 1);
-        let bytes = memory.count(bytes);
-        blocks.extend(cuts.into_iter().map(|cut| Block {
-            base_offset: cut.base_offset,
-            last_offset: cut.last_offset,
-            bytes: bytes.slice(cut.range),
-        }));
+        let base_offset = next_offset;
+        let (bytes, end_offset) = patch(extent, piece, base_offset, verify)?;
+        next_offset = end_offset;
+        let (last_offset, bytes) = (next_offset - 1, memory.count(bytes));
+        blocks.push(Block { base_offset, last_offset, bytes });
     }
     if next_offset != extent.last_offset + 1 {
         let found =
@@ -40,32 +37,37 @@ pub(crate) fn to_blocks(
     Ok(Arc::new(blocks))
 }
 
-/// Where a block lies in a piece.
-struct Cut {
-    range: Range<usize>,
-    base_offset: i64,
-    last_offset: i64,
+/// Cuts an extent's bytes into pieces of whole batches, each of [`CHUNK_BYTES_MAX`] at most or of
+/// one batch. What is no batch is one piece with all behind it, which [`to_blocks`] refuses.
+pub(crate) fn split(bytes: &Bytes) -> Vec<Bytes> {
+    let mut pieces = Vec::new();
+    let (mut start, mut end) = (0, 0);
+    while end < bytes.len() {
+        let rest = bytes.len() - end;
+        let length = header_at(bytes, end).map_or(rest, |header| header.total_len());
+        if end > start && end + length - start > CHUNK_BYTES_MAX {
+            pieces.push(bytes.slice(start..end));
+            start = end;
+        }
+        end += length;
+    }
+    pieces.push(bytes.slice(start..));
+    pieces
 }
 
-/// A piece with its base offsets and leader epochs set, and how it is cut into blocks.
+/// A piece with its base offsets and leader epochs set, and the offset behind it.
 fn patch(
     extent: &Extent,
     piece: Bytes,
     first_offset: i64,
     verify: bool,
-) -> Result<(BytesMut, Vec<Cut>)> {
+) -> Result<(BytesMut, i64)> {
     let mut bytes = writable(piece);
     let mut next_offset = first_offset;
-    let mut cuts = Vec::new();
-    let (mut start, mut base_offset) = (0, first_offset);
     let mut position = 0;
     while position < bytes.len() {
         let header = header_at(&bytes, position)?;
         let end = position + header.total_len();
-        if end - start > CHUNK_BYTES_MAX && position > start {
-            cuts.push(Cut { range: start..position, base_offset, last_offset: next_offset - 1 });
-            (start, base_offset) = (position, next_offset);
-        }
         let batch = &mut bytes[position..end];
         if verify {
             kfs::verify_crc(batch)
@@ -80,8 +82,7 @@ fn patch(
         next_offset = batch_offset + i64::from(header.last_offset_delta) + 1;
         position = end;
     }
-    cuts.push(Cut { range: start..position, base_offset, last_offset: next_offset - 1 });
-    Ok((bytes, cuts))
+    Ok((bytes, next_offset))
 }
 
 /// The leader epoch of every batch of every partition, for ever: nothing is ever truncated.

@@ -3,11 +3,14 @@
 //! read: a remote store asks money for each.
 
 use crate::blocks::{BlockMemory, Blocks, BlocksKey};
-use crate::extents::to_blocks;
+use crate::extents::{split, to_blocks};
+use crate::load_budget::LoadBudget;
 use crate::read::{FetchFrom, Reader};
 use bytes::Bytes;
 use floe_env::{Error, Result};
 use floe_metadata::rows::{Extent, Place};
+use futures::{StreamExt, stream};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -24,8 +27,13 @@ const READ_AHEAD_SHARE_DIVISOR: usize = 4;
 const READ_AHEAD_EXTENTS_MAX: usize = 32;
 /// One read of several extents is of so many bytes at most.
 const READ_BYTES_MAX: u64 = 8 << 20;
+/// What is being read for clients has one over this of the cache's size, but room for the largest
+/// read of several extents at least.
+const LOADING_PART_OF_CACHE: u64 = 4;
 /// Bytes between two extents that are read for nothing rather than reading twice.
 const READ_GAP_BYTES_MAX: u64 = 64 << 10;
+/// Reads for one use that are under way at the same time.
+const READS_ONCE_MAX: usize = 4;
 /// Extents up to this size are checked inline: about 50 us.
 const CHECK_INLINE_BYTES_MAX: usize = 256 << 10;
 
@@ -55,55 +63,136 @@ impl Reader {
             }
         }
         for run in side_by_side(missing) {
-            let keys = run.iter().filter_map(|extent| cache_key(extent)).collect();
-            self.cache.load_ahead(keys, self.load_run(run, self.cache.memory()));
+            let keyed = |extent: Arc<Extent>| Some((cache_key(&extent)?, extent));
+            let wanted = run.into_iter().filter_map(keyed).collect();
+            self.cache.load_ahead(wanted, |extents| self.load_where_free(extents));
         }
     }
 
-    /// Reads one extent, and counts its blocks in `memory`.
+    /// Reads one extent when it is its turn.
     pub(crate) fn load(
         &self,
         extent: &Extent,
-        memory: &BlockMemory,
     ) -> impl Future<Output = Result<Blocks>> + Send + use<> {
-        let loading = self.load_run(vec![Arc::new(extent.clone())], memory);
+        let load = self.load_in_turn(vec![Arc::new(extent.clone())]);
+        async move { load.await.pop().unwrap_or_else(no_result) }
+    }
+
+    /// Reads extents side by side when it is their turn.
+    pub(crate) fn load_in_turn(
+        &self,
+        extents: Vec<Arc<Extent>>,
+    ) -> impl Future<Output = Vec<Result<Blocks>>> + Send + use<> {
+        let bytes = span(&extents).map_or(0, |(_, start, end)| end - start);
+        let turn = self.loading.take(bytes);
+        let load = self.load_run(extents, self.cache.memory());
         async move {
-            let lost = || Err(Error::bug("a read of one extent without a result"));
-            loading.await.pop().unwrap_or_else(lost)
+            let _loading = turn.await;
+            load.await
         }
     }
 
+    /// Reads extents side by side, unless others are being read that take all that there is for it.
+    fn load_where_free(
+        &self,
+        extents: Vec<Arc<Extent>>,
+    ) -> Option<impl Future<Output = Vec<Result<Blocks>>> + Send + use<>> {
+        let (_, start, end) = span(&extents)?;
+        let loading = self.loading.try_take(end - start)?;
+        let load = self.load_run(extents, self.cache.memory());
+        Some(async move {
+            let _loading = loading;
+            load.await
+        })
+    }
+
+    /// Extents' blocks for one use, in their order: from the cache, else read from the store past
+    /// the cache, those that lie near each other with one read.
+    pub(crate) async fn blocks_once(&self, extents: &[Extent]) -> Result<Vec<Blocks>> {
+        let mut missing = Vec::new();
+        let mut found = BTreeMap::new();
+        for extent in extents {
+            let key = cache_key(extent);
+            let key = key.ok_or_else(|| Error::bug("only ranges of objects have blocks"))?;
+            match self.cache.peek(&key) {
+                Some(blocks) => drop(found.insert(key, blocks)),
+                None => missing.push(Arc::new(extent.clone())),
+            }
+        }
+        // Whoever merges has a bound of its own, and would only push what clients read out.
+        let memory = BlockMemory::default();
+        let load = |run: Vec<Arc<Extent>>| {
+            let load = self.load_run(run.clone(), &memory);
+            async move { (run, load.await) }
+        };
+        let loads: Vec<_> = side_by_side(missing).into_iter().map(load).collect();
+        let mut loads = stream::iter(loads).buffered(READS_ONCE_MAX);
+        while let Some((run, loaded)) = loads.next().await {
+            for (extent, blocks) in run.iter().zip(loaded) {
+                let Some(key) = cache_key(extent) else { continue };
+                found.insert(key, blocks?);
+            }
+        }
+        let blocks = |extent| cache_key(extent).and_then(|key| found.remove(&key));
+        extents.iter().map(blocks).map(|blocks| blocks.map_or_else(no_result, Ok)).collect()
+    }
+
     /// Reads extents of one object, which are in the order of their positions, with one read; one
-    /// result each.
+    /// result each. One that cannot be read does not take its neighbours along.
     fn load_run(
         &self,
         extents: Vec<Arc<Extent>>,
         memory: &BlockMemory,
     ) -> impl Future<Output = Vec<Result<Blocks>>> + Send + use<> {
-        let (env, store, root) = (self.env.clone(), self.store.clone(), self.root.clone());
-        let memory = memory.clone();
+        let (reader, memory) = (self.clone(), memory.clone());
         async move {
-            let Some((key, start, end)) = span(&extents) else {
-                let no_range = |_| Err(Error::bug("only ranges of objects are read"));
-                return extents.iter().map(no_range).collect();
+            let failed = match reader.load_at_once(&extents, &memory).await {
+                Ok(blocks) => return blocks,
+                Err(error) => error,
             };
-            let object = format!("{root}/{key}");
-            let bytes = match store.get_range(&object, start..end).await {
-                Ok(bytes) => bytes,
-                Err(error) => return extents.iter().map(|_| Err(error.clone())).collect(),
-            };
-            let is_small = bytes.len() <= CHECK_INLINE_BYTES_MAX;
-            let check = move || {
-                let pieces = slices(&extents, start, bytes);
-                let blocks = |(extent, piece): (&Arc<Extent>, Bytes)| {
-                    to_blocks(extent, vec![piece], true, &memory)
-                        .map_err(|error| error.context(&format!("reading {object}")))
-                };
-                extents.iter().zip(pieces).map(blocks).collect()
-            };
-            if is_small { check() } else { env.blocking(check).await }
+            if extents.len() == 1 || failed.is_transient() {
+                return extents.iter().map(|_| Err(failed.clone())).collect();
+            }
+            let mut each = Vec::with_capacity(extents.len());
+            for extent in extents {
+                let alone = reader.load_at_once(&[extent], &memory).await;
+                each.push(alone.and_then(|mut all| all.pop().unwrap_or_else(no_result)));
+            }
+            each
         }
     }
+
+    async fn load_at_once(
+        &self,
+        extents: &[Arc<Extent>],
+        memory: &BlockMemory,
+    ) -> Result<Vec<Result<Blocks>>> {
+        let no_range = || Error::bug("only ranges of objects are read");
+        let (key, start, end) = span(extents).ok_or_else(no_range)?;
+        let object = format!("{}/{key}", self.root);
+        let bytes = self.store.get_range(&object, start..end).await?;
+        let is_small = bytes.len() <= CHECK_INLINE_BYTES_MAX;
+        let (extents, memory) = (extents.to_vec(), memory.clone());
+        let check = move || {
+            let pieces = pieces(&extents, start, bytes);
+            let blocks = |(extent, pieces): (&Arc<Extent>, Vec<Bytes>)| {
+                to_blocks(extent, pieces, true, &memory)
+                    .map_err(|error| error.context(&format!("reading {object}")))
+            };
+            extents.iter().zip(pieces).map(blocks).collect()
+        };
+        Ok(if is_small { check() } else { self.env.blocking(check).await })
+    }
+}
+
+fn no_result() -> Result<Blocks> {
+    Err(Error::bug("a read of extents answered for fewer than it read"))
+}
+
+/// The budget of what is being read beside a cache of this size.
+pub(crate) fn load_budget(cache_bytes: usize, memory: &BlockMemory) -> LoadBudget {
+    let bytes = (cache_bytes as u64 / LOADING_PART_OF_CACHE).max(READ_BYTES_MAX);
+    LoadBudget::new(bytes, memory.clone())
 }
 
 /// What the cache calls an extent; `None` where it has no bytes.
@@ -127,20 +216,24 @@ fn span(run: &[Arc<Extent>]) -> Option<(String, u64, u64)> {
     Some((key.to_owned(), start, end))
 }
 
-/// Each extent's own bytes. A lone one gets all that was read, so that it can be patched in place.
-fn slices(run: &[Arc<Extent>], start: u64, bytes: Bytes) -> Vec<Bytes> {
-    if run.len() == 1 {
-        return vec![bytes];
-    }
-    let slice = |extent: &Extent| {
+/// Each extent's own bytes, in pieces that are memory of their own: what holds one of them holds
+/// nothing of the others. Where all that was read is one piece, it is not copied.
+fn pieces(run: &[Arc<Extent>], start: u64, bytes: Bytes) -> Vec<Vec<Bytes>> {
+    let of = |extent: &Arc<Extent>| {
         let (_, from, to) = range(extent)?;
-        Some(bytes.slice((from - start) as usize..(to - start) as usize))
+        Some(split(&bytes.slice((from - start) as usize..(to - start) as usize)))
     };
-    run.iter().map(|extent| slice(extent).unwrap_or_default()).collect()
+    let mut pieces: Vec<_> = run.iter().map(|extent| of(extent).unwrap_or_default()).collect();
+    if pieces.iter().flatten().nth(1).is_some() {
+        for piece in pieces.iter_mut().flatten() {
+            *piece = Bytes::copy_from_slice(piece);
+        }
+    }
+    pieces
 }
 
 /// Runs of extents that are worth one read each: of one object, near each other, and not too much.
-fn side_by_side(mut extents: Vec<Arc<Extent>>) -> Vec<Vec<Arc<Extent>>> {
+pub(crate) fn side_by_side(mut extents: Vec<Arc<Extent>>) -> Vec<Vec<Arc<Extent>>> {
     extents.sort_by(|one, other| range(one).cmp(&range(other)));
     extents.dedup_by(|one, other| range(one) == range(other));
     let mut runs: Vec<Vec<Arc<Extent>>> = Vec::new();
@@ -212,7 +305,38 @@ mod tests {
     #[test]
     fn each_extent_gets_its_own_bytes() {
         let run = [extent("a", 5, 2), extent("a", 7, 1), extent("a", 9, 3)];
-        let found = slices(&run, 5, Bytes::from_static(b"abcdefg"));
-        assert_eq!(found, ["ab", "c", "efg"].map(Bytes::from));
+        let read = Bytes::from(b"abcdefg".to_vec());
+        let place = read.as_ptr_range();
+        let found = pieces(&run, 5, read);
+        assert_eq!(found, ["ab", "c", "efg"].map(|bytes| vec![Bytes::from(bytes)]));
+        for piece in found.iter().flatten() {
+            assert!(!place.contains(&piece.as_ptr()), "it holds what was read for all");
+        }
+    }
+
+    #[test]
+    fn a_lone_piece_is_what_was_read_and_is_nobody_elses() {
+        let read = Bytes::from(b"abc".to_vec());
+        let place = read.as_ptr();
+        let found = pieces(&[extent("a", 5, 3)], 5, read).remove(0).remove(0);
+        assert_eq!(found.as_ptr(), place);
+        assert!(found.try_into_mut().is_ok());
+    }
+
+    #[test]
+    fn a_large_extent_is_cut_between_batches() {
+        let batch = |value_bytes: usize| {
+            let mut builder = kfs::BatchBuilder::new();
+            let value = vec![b'x'; value_bytes];
+            let record = kfs::NewRecord { value: Some(&value), ..kfs::NewRecord::default() };
+            builder.push(&record).expect("a record");
+            builder.build().expect("a batch")
+        };
+        let batches = [600_000, 300_000, 300_000, 3_000_000, 10].map(batch);
+        let bytes = Bytes::from([&batches.concat()[..], b"no batch"].concat());
+        let lengths: Vec<usize> = split(&bytes).iter().map(Bytes::len).collect();
+        let sizes = batches.map(|batch| batch.len());
+        assert_eq!(lengths, [sizes[0] + sizes[1], sizes[2], sizes[3], sizes[4] + 8]);
+        assert_eq!(split(&Bytes::new()), [Bytes::new()]);
     }
 }

@@ -5,12 +5,14 @@ use crate::append::{AppendBatch, Observer, Ticket};
 use crate::blocks::{BlockCache, CacheStats};
 use crate::commit::{Committer, Progress};
 use crate::cut::{CutPolicy, CutRules};
+use crate::loads::load_budget;
 use crate::open_segment::AppendRequest;
 use crate::partitions::{Partitions, Waiter};
-use crate::read::{FetchError, FetchFrom, Fetched, Reader, TimedOffset};
+use crate::read::{FetchError, FetchFrom, Fetched, Looked, Reader, TimedOffset};
+use crate::together::LogRange;
 use crate::upload::Uploader;
 use crate::writer::Writer;
-use floe_env::{Env, Error, Lane, Result, Shutdown, Task};
+use floe_env::{Env, Error, ErrorKind, Lane, Result, Shutdown, Task};
 use floe_metadata::Backend;
 use floe_metadata::facts::Fence;
 use floe_metadata::rows::{Extent, ExtentPage, PartitionState};
@@ -121,6 +123,7 @@ impl Log {
             store,
             metadata,
             partitions,
+            loading: load_budget(config.cache_bytes, cache.memory()),
             cache,
             decompressed_bytes_max: config.decompressed_bytes_max,
         };
@@ -157,6 +160,27 @@ impl Log {
     /// of a request before the first is read, so that they are loaded together.
     pub fn read_ahead(&self, wanted: impl IntoIterator<Item = FetchFrom>) {
         self.0.reader.read_ahead(wanted);
+    }
+
+    /// Tells what a fetch would find, without reading: for whoever takes memory only where there
+    /// are records.
+    ///
+    /// Errors: those of [`Log::fetch`].
+    pub async fn look(&self, from: FetchFrom) -> Result<Looked, FetchError> {
+        self.0.reader.look(from).await
+    }
+
+    /// Loads what is not cached of these ranges, with one read for all that lie next to each other
+    /// in one object, and waits for it; as far as there is room ([`Log::together_bytes_max`]).
+    ///
+    /// Errors: whatever the metadata store answers. What cannot be read is left to `fetch`.
+    pub async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
+        self.0.reader.load_together(ranges).await
+    }
+
+    /// Bytes that [`Log::load_together`] loads at most.
+    pub fn together_bytes_max(&self) -> usize {
+        self.0.reader.together_bytes_max()
     }
 
     /// Reads from one partition.
@@ -207,8 +231,11 @@ impl Log {
     ) -> Result<Option<PartitionState>> {
         let reader = &self.0.reader;
         let fence = Some(&self.0.config.fence);
-        let state = reader.metadata.advance_log_start(fence, partition, offset).await?;
-        Ok(state.map(|state| reader.partitions.observe(partition, state)))
+        let state = reader.metadata.advance_log_start(fence, partition, offset).await;
+        if state.as_ref().is_err_and(|error| error.kind() == ErrorKind::Fenced) {
+            self.fence();
+        }
+        Ok(state?.map(|state| reader.partitions.observe(partition, state)))
     }
 
     /// Extents from the one that holds `offset`, as the store has them now.
@@ -244,6 +271,12 @@ impl Log {
     /// True once another broker has taken this one's place: nothing can be written any more.
     pub fn is_fenced(&self) -> bool {
         self.0.progress.is_fenced()
+    }
+
+    /// Tells the log that another broker has taken this one's place: a change of this broker's has
+    /// been refused for its fence.
+    pub fn fence(&self) {
+        self.0.progress.fence();
     }
 
     /// Waits until another broker has taken this one's place.

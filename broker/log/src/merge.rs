@@ -17,17 +17,17 @@
 //! to [`INDEXED_EXTENTS_MAX`](floe_metadata::INDEXED_EXTENTS_MAX) a reader finds in memory.
 //!
 //! One merge at a time; it holds its sources' bytes, [`OBJECT_BYTES_MAX`] at most, and copies of
-//! the small batches among them, so twice that at most.
+//! the small batches among them, so twice that at most; before that, what a few reads bring and is
+//! being copied from them.
 
 mod object;
 mod plan;
 
 pub use plan::{
     AGE_MS, AGED_GROWTH_MIN, AGED_PIECES_MIN, EXTENT_BYTES_MAX, FRESH_KEPT, GROWTH_MIN,
-    MERGE_PAUSE, MergeRules, OBJECT_BYTES_MAX, PIECES_MIN,
+    MERGE_PAUSE, MergeRules, OBJECT_BYTES_MAX, PIECES_ENOUGH, PIECES_MIN, REMOTE_BYTES_MIN,
 };
 
-use crate::blocks::Blocks;
 use crate::keys::merged_key;
 use crate::loads::cache_key;
 use crate::log::Log;
@@ -36,7 +36,6 @@ use floe_metadata::MetadataStore;
 use floe_metadata::facts::ChangeOutcome;
 use floe_metadata::rows::{Extent, PartitionState, Replacement};
 use floe_store::{PutOutcome, holds_content};
-use futures::{StreamExt, TryStreamExt, stream};
 use kfs::{PartitionIndex, TopicPartition};
 use object::{Merge, MergedObject};
 use std::collections::BTreeMap;
@@ -51,8 +50,6 @@ const LOOKS_PER_VISIT_MAX: usize = 16;
 const BYTES_PER_ROUND_MAX: u64 = 1 << 30;
 /// Partitions whose state is asked for at once.
 const STATES_PER_QUERY: usize = 1000;
-/// Sources of one merge that are read at the same time.
-const READS_MAX: usize = 8;
 /// Transactions of one round that unpack; the next one goes on.
 const UNPACKS_PER_ROUND_MAX: usize = 1000;
 /// Partitions that may fail before a round ends: a store that is away fails for all.
@@ -261,8 +258,7 @@ impl Inner {
             sources: sources.to_vec(),
             extent_bytes_max: self.rules.extent_bytes_max,
         };
-        let reads: Vec<_> = sources.iter().map(|source| reader.blocks_once(source)).collect();
-        let blocks: Vec<Blocks> = stream::iter(reads).buffered(READS_MAX).try_collect().await?;
+        let blocks = reader.blocks_once(sources).await?;
         let (built, merge) =
             self.env.blocking(move || (object::build(&merge, blocks), merge)).await;
         let MergedObject { parts, size, extents, blocks } = built?;

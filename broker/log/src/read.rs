@@ -1,11 +1,12 @@
 //! Reading: offset to extent to blocks. Nothing is listed, and the cost does not grow with the
 //! length of the log.
 
-use crate::blocks::{BlockCache, BlockMemory, Blocks};
+use crate::blocks::{Block, BlockCache, Blocks};
 use crate::extents::slice_from;
+use crate::load_budget::LoadBudget;
 use crate::loads::cache_key;
 use crate::partitions::Partitions;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use floe_env::{Env, Error, ErrorKind, Result};
 use floe_metadata::Backend;
 use floe_metadata::rows::{Extent, PartitionState, Place};
@@ -15,6 +16,9 @@ use std::sync::Arc;
 
 /// Extents that one query of the metadata store brings.
 const EXTENTS_PER_PAGE: usize = 128;
+/// An answer holds at most so many times its own bytes in memory: a smaller part of a block is
+/// copied, and lets the block go.
+const HELD_FACTOR_MAX: usize = 2;
 
 /// What a fetch from one partition asks for.
 #[derive(Clone, Copy, Debug)]
@@ -29,12 +33,21 @@ pub struct FetchFrom {
     pub committed_only: bool,
 }
 
+impl FetchFrom {
+    /// Where what it may read ends.
+    fn end(&self, state: &PartitionState) -> i64 {
+        if self.committed_only { state.last_stable_offset } else { state.high_watermark }
+    }
+}
+
 /// What a fetch from one partition got.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// The partition's ends: no record lies beyond. Records below the log start are missing where
-    /// it moved while they were read.
+    /// The partition's ends: no record lies beyond.
     pub state: PartitionState,
+    /// The end that bounded the read, which `state` may have left behind since: below it, what is
+    /// not among the records is not there, unless there was no room.
+    pub end: i64,
     /// Whole batches by offset, the first of which holds the offset asked for, if there was any.
     pub records: Vec<Bytes>,
 }
@@ -46,13 +59,31 @@ impl Fetched {
     }
 }
 
+/// What a fetch from one partition would find, told without reading.
+#[derive(Clone, Copy, Debug)]
+pub struct Looked {
+    /// The partition's ends.
+    pub state: PartitionState,
+    /// Where the records would come from; `None` where there are none yet.
+    pub origin: Option<RecordsOrigin>,
+}
+
+/// Where the first records of a fetch come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecordsOrigin {
+    /// Memory: they were written here a moment ago.
+    JustWritten,
+    /// The store, or what was read from it for readers that lag.
+    Stored,
+}
+
 /// Why a fetch got nothing.
 #[derive(Clone, Debug)]
 pub enum FetchError {
     /// There is no such partition.
     UnknownPartition,
-    /// The offset is below the log start or above the high watermark of this state, which the store
-    /// has just given, not a cache.
+    /// The offset is below the log start of this state, or above its high watermark, which then
+    /// the store has just given, not a cache.
     OffsetOutOfRange(PartitionState),
     /// It did not work; the kind says what to do.
     Failed(Error),
@@ -82,6 +113,7 @@ pub(crate) struct Reader {
     pub(crate) metadata: Arc<dyn Backend>,
     pub(crate) partitions: Arc<Partitions>,
     pub(crate) cache: BlockCache,
+    pub(crate) loading: LoadBudget,
     pub(crate) decompressed_bytes_max: usize,
 }
 
@@ -98,19 +130,36 @@ impl Reader {
         }
     }
 
-    pub(crate) async fn fetch(&self, from: FetchFrom) -> Result<Fetched, FetchError> {
-        let cached = self.partitions.state(from.partition);
+    /// The partition's ends, with the offset inside them: those known here, else the store's.
+    async fn ends(&self, from: FetchFrom) -> Result<PartitionState, FetchError> {
         let inside = |state: &PartitionState| {
             (state.log_start_offset..=state.high_watermark).contains(&from.offset)
         };
-        let state = match cached.filter(inside) {
+        let state = match self.partitions.state(from.partition).filter(inside) {
             Some(state) => state,
             None => self.state(from.partition).await?.ok_or(FetchError::UnknownPartition)?,
         };
-        if !inside(&state) {
-            return Err(FetchError::OffsetOutOfRange(state));
-        }
-        let end = if from.committed_only { state.last_stable_offset } else { state.high_watermark };
+        if inside(&state) { Ok(state) } else { Err(FetchError::OffsetOutOfRange(state)) }
+    }
+
+    pub(crate) async fn look(&self, from: FetchFrom) -> Result<Looked, FetchError> {
+        let state = self.ends(from).await?;
+        let first = || self.partitions.extents(from.partition, from.offset, 1).into_iter().next();
+        let is_written =
+            |extent: Arc<Extent>| cache_key(&extent).is_some_and(|key| self.cache.is_written(&key));
+        let origin = if from.offset >= from.end(&state) {
+            None
+        } else if first().is_some_and(is_written) {
+            Some(RecordsOrigin::JustWritten)
+        } else {
+            Some(RecordsOrigin::Stored)
+        };
+        Ok(Looked { state, origin })
+    }
+
+    pub(crate) async fn fetch(&self, from: FetchFrom) -> Result<Fetched, FetchError> {
+        let state = self.ends(from).await?;
+        let end = from.end(&state);
         let records = match self.records(from, end).await {
             // An object is missing: its extents have been replaced since they were remembered. That
             // has made them forgotten, and they are asked for again.
@@ -119,7 +168,11 @@ impl Reader {
         };
         // Extents come with newer ends than were known before, and may reach beyond those.
         let state = self.partitions.state(from.partition).unwrap_or(state);
-        Ok(Fetched { state, records })
+        // The log start has moved: what was read, if anything, may begin behind the offset.
+        if state.log_start_offset > from.offset {
+            return Err(FetchError::OffsetOutOfRange(state));
+        }
+        Ok(Fetched { state, end, records })
     }
 
     /// Whole batches from the one that holds `from.offset`, below `end`.
@@ -137,8 +190,12 @@ impl Reader {
                 if extent.base_offset >= end || (room == 0 && !records.is_empty()) {
                     return Ok(records);
                 }
-                let blocks = self.blocks(from.partition, &extent).await?;
-                let behind = |block: &crate::blocks::Block| block.last_offset < offset;
+                let blocks = match self.blocks(from.partition, &extent).await {
+                    // What comes before an extent that cannot be read is served all the same.
+                    Err(_) if !records.is_empty() => return Ok(records),
+                    blocks => blocks?,
+                };
+                let behind = |block: &Block| block.last_offset < offset;
                 for block in &blocks[blocks.partition_point(behind)..] {
                     if block.base_offset >= end || (room == 0 && !records.is_empty()) {
                         return Ok(records);
@@ -147,10 +204,9 @@ impl Reader {
                     if slice.len() > room && !records.is_empty() {
                         return Ok(records);
                     }
-                    let whole = slice.len() == block.bytes.len()
-                        || slice.as_ptr_range().end == block.bytes.as_ptr_range().end;
+                    let whole = slice.as_ptr_range().end == block.bytes.as_ptr_range().end;
                     room = room.saturating_sub(slice.len());
-                    records.push(slice);
+                    records.push(self.without_rest(block, slice));
                     offset = block.last_offset + 1;
                     if !whole {
                         return Ok(records);
@@ -162,9 +218,21 @@ impl Reader {
         Ok(records)
     }
 
+    /// A part of a block for an answer. It must not keep a block in memory of which it is little.
+    fn without_rest(&self, block: &Block, part: Bytes) -> Bytes {
+        if part.len() * HELD_FACTOR_MAX >= block.bytes.len() {
+            return part;
+        }
+        self.cache.memory().count(BytesMut::from(&part[..]))
+    }
+
     /// Extents from the one that holds `offset`: remembered ones, else one query of the metadata
     /// store.
-    async fn extents(&self, partition: TopicPartition, offset: i64) -> Result<Vec<Arc<Extent>>> {
+    pub(crate) async fn extents(
+        &self,
+        partition: TopicPartition,
+        offset: i64,
+    ) -> Result<Vec<Arc<Extent>>> {
         let remembered = self.partitions.extents(partition, offset, EXTENTS_PER_PAGE);
         if !remembered.is_empty() {
             return Ok(remembered);
@@ -191,23 +259,12 @@ impl Reader {
                 Place::Hole | Place::Range { .. } => Ok(Arc::default()),
             };
         };
-        let loaded = self.cache.get(key, || self.load(extent, self.cache.memory())).await;
+        let loaded = self.cache.get(key, || self.load(extent)).await;
         if loaded.is_err() {
             // The extent may have been replaced and its object deleted: look again next time.
             self.partitions.forget_extents(partition);
         }
         loaded
-    }
-
-    /// An extent's blocks for one use: from the cache, else read from the store past the cache.
-    pub(crate) async fn blocks_once(&self, extent: &Extent) -> Result<Blocks> {
-        let key = cache_key(extent);
-        let key = key.ok_or_else(|| Error::bug("only ranges of objects have blocks"))?;
-        match self.cache.peek(&key) {
-            Some(blocks) => Ok(blocks),
-            // Merging has its own bound, and would only push what clients read out of the cache.
-            None => self.load(extent, &BlockMemory::default()).await,
-        }
     }
 
     /// The first record in offset order whose timestamp is at least `timestamp_ms`, at or above the

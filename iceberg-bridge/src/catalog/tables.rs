@@ -26,10 +26,13 @@ pub(super) async fn list(
     Path((prefix, namespace)): Path<(String, String)>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<Value>, Refusal> {
-    Warehouse::named(&prefix)?;
+    let warehouse = Warehouse::named(&prefix)?;
     namespaces::check(&bridge, &namespace).await?;
-    let limit = query.limit()?;
-    let mut names = bridge.table_names_in(&namespace, query.after(), limit).await?;
+    let (after, limit) = (query.after(), query.limit()?);
+    let mut names = match warehouse {
+        Warehouse::Relaxed => bridge.made_table_names(&namespace, after, limit).await?,
+        Warehouse::Fresh => bridge.table_names_in(&namespace, after, limit).await?,
+    };
     let next = cut(&mut names, limit);
     let identifier = |name: &String| json!({ "namespace": [namespace], "name": name });
     let identifiers: Vec<Value> = names.iter().map(identifier).collect();

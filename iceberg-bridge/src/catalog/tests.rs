@@ -116,6 +116,8 @@ async fn relaxed_loads_commit_nothing() {
     served.world.append(served.topic, 0, 0..3);
     let path = |prefix: &str| format!("{prefix}/namespaces/kafka/tables/orders");
     assert_eq!(served.ask("GET", &path("relaxed")).await.status, 404, "no look, no table");
+    let listed = served.ask("GET", "relaxed/namespaces/kafka/tables").await;
+    assert_eq!(listed.body["identifiers"], serde_json::json!([]), "nor does a list make one");
     let total = |answer: &Answer| {
         let metadata = &answer.body["metadata"];
         let current = &metadata["current-snapshot-id"];

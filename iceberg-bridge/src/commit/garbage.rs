@@ -7,6 +7,7 @@
 
 use super::manifest::{parse_list, parse_manifest};
 use super::table::{LoadedTable, get};
+use crate::pointer::TablePointers;
 use floe_env::{Env, Lane, Result};
 use floe_store::ObjectStore;
 use iceberg::spec::{ManifestFile, Operation, SnapshotRef, TableMetadata};
@@ -14,10 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Deletes garbage in a task of its own, so that no look waits for it. What a crash leaves is an
-/// orphan.
+/// orphan, and so is all of it while deletion is stopped.
 pub(super) fn collect_later(
     env: &Env,
     store: Arc<dyn ObjectStore>,
+    pointers: Arc<dyn TablePointers>,
     table: Arc<LoadedTable>,
     expired: Vec<SnapshotRef>,
     mut keys: Vec<String>,
@@ -27,6 +29,14 @@ pub(super) fn collect_later(
     }
     // Nobody waits for the task; it reports its own failure.
     drop(env.spawn("table-garbage", Lane::Background, async move {
+        match pointers.may_delete().await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(%error, "old files stay until the orphan sweep");
+                return;
+            }
+        }
         let garbage = Garbage { store: store.as_ref(), table: &table };
         match garbage.of(&expired).await {
             Ok(unreachable) => keys.extend(unreachable),
@@ -113,6 +123,9 @@ fn main_line(metadata: &TableMetadata) -> Vec<&SnapshotRef> {
 fn roots<'a>(metadata: &'a TableMetadata, line: &[&'a SnapshotRef]) -> Vec<&'a SnapshotRef> {
     let in_line: BTreeSet<i64> = line.iter().map(|snapshot| snapshot.snapshot_id()).collect();
     let apart = metadata.snapshots().filter(|other| !in_line.contains(&other.snapshot_id()));
+    let mut apart: Vec<&SnapshotRef> = apart.collect();
+    // The library's order is another with every run.
+    apart.sort_by_key(|snapshot| (snapshot.sequence_number(), snapshot.snapshot_id()));
     line.first().into_iter().chain(line.last()).copied().chain(apart).collect()
 }
 

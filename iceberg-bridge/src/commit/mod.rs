@@ -16,9 +16,11 @@ mod binding;
 mod columns;
 mod expiry;
 mod garbage;
+mod head;
 mod kind;
 mod manifest;
 mod merge;
+mod outcome;
 mod refs;
 mod resume;
 mod rewrite;
@@ -32,13 +34,20 @@ pub(crate) mod tests_support;
 pub(crate) use binding::foreign_schema;
 pub use columns::MAPPING_PROPERTY;
 pub use expiry::ExpiryRules;
+pub use head::{TableCounts, TableHead};
 pub(crate) use kind::Removed;
+pub use kind::{RESUMED_KEY, TRIMMED_KEY};
 pub(crate) use manifest::{SnapshotPlace, encode_list, encode_relocated};
+pub(crate) use outcome::{delete_unnamed, put};
 pub use resume::ResumeFrom;
 pub use snapshot::Ownership;
-pub use table::{CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, TAG, TOPIC_PROPERTY};
+pub use table::{
+    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, RESCUED_ROWS_KEY, TABLE_NAME_PROPERTY, TAG,
+    TOPIC_NAME_PROPERTY, TOPIC_PROPERTY, UNDECODABLE_ROWS_KEY,
+};
 pub(crate) use table::{is_compressed, metadata_file, read_metadata};
 
+use crate::encode::DecodeCounts;
 use crate::mapping::Mapping;
 use crate::names;
 use crate::place::TablePlace;
@@ -46,13 +55,13 @@ use crate::pointer::{TablePointer, TablePointers};
 use crate::progress::Progress;
 use bytes::Bytes;
 use floe_env::{Env, Error, ErrorKind, Result};
-use floe_metadata::facts::ChangeOutcome;
 use floe_store::ObjectStore;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt};
 use iceberg::spec::{DataFile, ManifestFile, SnapshotRef, TableMetadata};
 use kfs::{ClusterId, TopicId};
 use kind::Kind;
 use manifest::{Entries, encode_manifest};
+use outcome::{Moved, until_known};
 use refs::Refs;
 use rewrite::Rewriting;
 use serde::Serialize;
@@ -60,21 +69,11 @@ use snapshot::{Addition, Version, empty_table, next_snapshot, next_version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-/// Summary key: how an operator let a stopped table go on.
-pub const RESUMED_KEY: &str = "floe.resumed";
 
 /// Attempts of one commit against others that move the pointer without moving progress.
 const ATTEMPTS_MAX: usize = 5;
-/// Times that a move of the pointer is made until its outcome is known.
-const MOVES_MAX: u32 = 6;
-/// First pause between two of these; doubles each time.
-const MOVE_PAUSE: Duration = Duration::from_millis(50);
 /// Objects that one commit puts at the same time.
 const PUTS_PARALLEL_MAX: usize = 16;
-/// Times that an object is put until its outcome is known.
-const PUT_TRIES_MAX: usize = 3;
 
 /// Offsets that can never be in the table, because the log had lost them before they were read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -115,6 +114,8 @@ pub struct Staged {
     pub files: Vec<StagedFile>,
     /// Less this.
     pub gaps: Vec<Gap>,
+    /// What became of the values.
+    pub counts: DecodeCounts,
 }
 
 /// How a commit ended.
@@ -159,13 +160,19 @@ struct Prepared {
     snapshot_id: i64,
     metadata: TableMetadata,
     metadata_json: Bytes,
+    metadata_file: Bytes,
     metadata_location: String,
     refs: Refs,
     manifests: Vec<ManifestFile>,
-    /// Files that the commit takes out are not in the table any more.
-    is_overtaken: bool,
     expired: Vec<SnapshotRef>,
     old_metadata: Vec<String>,
+}
+
+/// The version that an attempt is made on: that of `base`, or of a table that is to be made.
+struct Onto<'a> {
+    place: &'a TablePlace,
+    base: Option<&'a LoadedTable>,
+    metadata: TableMetadata,
 }
 
 impl Committer {
@@ -197,14 +204,15 @@ impl Committer {
     /// Whatever the stores answer; `Corrupt` where the version makes no sense.
     pub async fn load(&self, topic: TopicId) -> Result<Option<LoadedTable>> {
         let Some(pointer) = self.pointers.by_topic(topic).await? else { return Ok(None) };
-        LoadedTable::load(self.store.as_ref(), self.cluster, pointer).await.map(Some)
+        let store = self.store.as_ref();
+        LoadedTable::load(&self.env, store, self.cluster, pointer).await.map(Some)
     }
 
     /// Makes a topic's table with its first rows, under the first free of its names. `staged`
     /// starts from nothing.
     ///
-    /// # Errors `UnknownOutcome` where the table may have been made; all others mean that it was
-    /// not.
+    /// # Errors
+    /// `UnknownOutcome` where the table may have been made; all others mean that it was not.
     pub async fn create(
         &self,
         namespace: &str,
@@ -213,10 +221,12 @@ impl Committer {
         mut staged: Staged,
     ) -> Result<CommitEnd> {
         let place = self.place(owner.topic, owner.table);
-        let empty = empty_table(&owner, place.url())?;
-        let prepared = self.prepare(&place, None, empty, 0, &staged, &Kind::Append).await?;
-        self.put_all(&mut staged, &prepared).await?;
         for name in names::candidates(topic_name, owner.topic) {
+            let metadata = empty_table(&owner, (topic_name, &name), place.url())?;
+            let onto = Onto { place: &place, base: None, metadata };
+            let Some(prepared) = self.put_attempt(onto, &mut staged, &Kind::Append).await? else {
+                return Ok(CommitEnd::Overtaken);
+            };
             let place_in_catalog = (namespace, name.as_str());
             let pointer = TablePointer::new(
                 place_in_catalog,
@@ -224,18 +234,18 @@ impl Committer {
                 owner.table,
                 prepared.metadata_location.clone(),
             );
-            let made = self.until_known(|| self.pointers.create(&pointer)).await;
-            match self.clean_up_after(made, &staged, &prepared).await? {
-                ChangeOutcome::Applied => {
-                    return Ok(self.committed(place, pointer, staged, prepared));
-                }
-                ChangeOutcome::Rejected => {}
+            let made = until_known(&self.env, || self.pointers.create(&pointer)).await;
+            let made = self.clean_up_after(made, &staged, &prepared).await?;
+            if made == Moved::Applied {
+                return Ok(self.committed(place, pointer, staged, prepared));
             }
-            if let Some(current) = self.load(owner.topic).await? {
+            if let Some(current) = self.load_after(made, owner.topic, &staged, &prepared).await? {
                 return self.after_conflict(current, staged, &prepared).await;
             }
+            // The name is another topic's.
+            self.discard_attempt(&prepared).await;
         }
-        self.discard(&staged, &prepared).await;
+        self.discard_data(&staged).await;
         Err(Error::limit(format!("no free table name for topic {topic_name}")))
     }
 
@@ -258,10 +268,29 @@ impl Committer {
         removed: Removed,
         files: Vec<StagedFile>,
     ) -> Result<CommitEnd> {
+        self.take_out(base, files, &Kind::Replace(removed)).await
+    }
+
+    /// Takes files out whose rows are too old. `Overtaken` where one of them is not in the table
+    /// any more.
+    ///
+    /// # Errors
+    /// `UnknownOutcome` where it may have been done; all others mean that nothing has changed.
+    pub(crate) async fn trim(&self, base: Arc<LoadedTable>, removed: Removed) -> Result<CommitEnd> {
+        self.take_out(base, Vec::new(), &Kind::Trim(removed)).await
+    }
+
+    async fn take_out(
+        &self,
+        base: Arc<LoadedTable>,
+        files: Vec<StagedFile>,
+        kind: &Kind,
+    ) -> Result<CommitEnd> {
         let (from, to) = (base.progress.clone(), base.progress.clone());
         let (from_mapping, mapping) = (base.mapping.clone(), base.mapping.clone());
-        let staged = Staged { from, to, from_mapping, mapping, files, gaps: Vec::new() };
-        self.commit(base, staged, &Kind::Replace(removed)).await
+        let (gaps, counts) = (Vec::new(), DecodeCounts::default());
+        let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts };
+        self.commit(base, staged, kind).await
     }
 
     async fn commit(
@@ -277,32 +306,27 @@ impl Committer {
                 self.discard_data(&staged).await;
                 return Ok(CommitEnd::Overtaken);
             }
-            if let Kind::Replace(_) = kind {
-                // The rows are the same, however far the table has got meanwhile, and so are the
-                // columns that they have.
+            if kind.taken_out().is_some() {
+                // It brings no rows, however far the table has got meanwhile, and no columns.
                 staged.to = base.progress.clone();
                 staged.mapping = base.mapping.clone();
             }
-            let version = base.pointer.metadata_version + 1;
             let metadata = base.metadata.clone();
-            let prepared =
-                self.prepare(&base.place, Some(&base), metadata, version, &staged, kind).await?;
-            if prepared.is_overtaken {
-                self.discard_data(&staged).await;
+            let onto = Onto { place: &base.place, base: Some(&base), metadata };
+            let Some(prepared) = self.put_attempt(onto, &mut staged, kind).await? else {
                 return Ok(CommitEnd::Overtaken);
-            }
-            self.put_all(&mut staged, &prepared).await?;
+            };
             let pointer = base.pointer.moved(prepared.metadata_location.clone());
-            let moved = self.until_known(|| self.pointers.swap(&base.pointer, &pointer)).await;
-            match self.clean_up_after(moved, &staged, &prepared).await? {
-                ChangeOutcome::Applied => {
-                    let place = base.place.clone();
-                    return Ok(self.committed(place, pointer, staged, prepared));
-                }
-                ChangeOutcome::Rejected => {}
+            let moved =
+                until_known(&self.env, || self.pointers.swap(&base.pointer, &pointer)).await;
+            let moved = self.clean_up_after(moved, &staged, &prepared).await?;
+            if moved == Moved::Applied {
+                let place = base.place.clone();
+                return Ok(self.committed(place, pointer, staged, prepared));
             }
             self.counts.conflicts.fetch_add(1, Ordering::Relaxed);
-            let Some(current) = self.load(base.progress.topic).await? else {
+            let topic = base.progress.topic;
+            let Some(current) = self.load_after(moved, topic, &staged, &prepared).await? else {
                 self.discard(&staged, &prepared).await;
                 return Ok(CommitEnd::Overtaken);
             };
@@ -314,6 +338,29 @@ impl Committer {
         }
         self.discard_data(&staged).await;
         Err(Error::retry("others kept changing the table"))
+    }
+
+    /// The table after a move that was rejected. Where that fails, the attempt's files go, unless
+    /// an earlier try of the move may have worked.
+    async fn load_after(
+        &self,
+        moved: Moved,
+        topic: TopicId,
+        staged: &Staged,
+        prepared: &Prepared,
+    ) -> Result<Option<LoadedTable>> {
+        let loaded = self.load(topic).await;
+        match loaded {
+            Err(error) if moved == Moved::Undecided => {
+                let unknown = "whether the table has a commit that was made more than once";
+                Err(Error::unknown_outcome(unknown).with_source(error))
+            }
+            Err(error) => {
+                self.discard(staged, prepared).await;
+                Err(error)
+            }
+            found => found,
+        }
     }
 
     /// A topic's table was made by somebody: by us, if our snapshot is in it.
@@ -334,15 +381,36 @@ impl Committer {
         TablePlace::new(self.store.as_ref(), self.cluster, topic, table)
     }
 
+    /// Puts all files of an attempt. `None` where it was overtaken; then, and where it fails, none
+    /// of its files is left.
+    async fn put_attempt(
+        &self,
+        onto: Onto<'_>,
+        staged: &mut Staged,
+        kind: &Kind,
+    ) -> Result<Option<Prepared>> {
+        let prepared = match self.prepare(onto, staged, kind).await {
+            Ok(Some(prepared)) => prepared,
+            none => {
+                self.discard_data(staged).await;
+                return none;
+            }
+        };
+        if let Err(error) = self.put_all(staged, &prepared).await {
+            self.discard(staged, &prepared).await;
+            return Err(error);
+        }
+        Ok(Some(prepared))
+    }
+
+    /// `None` where the table lacks a file that the commit takes out.
     async fn prepare(
         &self,
-        place: &TablePlace,
-        base: Option<&LoadedTable>,
-        metadata: TableMetadata,
-        version: u64,
+        Onto { place, base, metadata }: Onto<'_>,
         staged: &Staged,
         kind: &Kind,
-    ) -> Result<Prepared> {
+    ) -> Result<Option<Prepared>> {
+        let version = base.map_or(0, |base| base.pointer.metadata_version + 1);
         // Positive, as some readers expect.
         let snapshot_id = i64::try_from(self.env.random_u64() >> 1).expect("63 bits").max(1);
         let snapshot = next_snapshot(base, snapshot_id);
@@ -356,12 +424,13 @@ impl Committer {
             progress: &staged.to,
             gaps: &staged.gaps,
             mapping: &staged.mapping,
+            counts: &staged.counts,
         };
         let location = base.map(|base| base.pointer.metadata_location.clone());
         let no_refs = Refs::new();
         let refs = base.map_or(&no_refs, |base| &base.refs);
         let next = next_version(
-            Version { metadata: metadata.clone(), refs, location },
+            Version { metadata, refs, location },
             snapshot,
             list_url.clone(),
             self.env.now_ms(),
@@ -379,19 +448,22 @@ impl Committer {
             metadata: next.built.metadata,
             metadata_location: place.url_of(&metadata_key)?,
             metadata_json,
+            metadata_file: metadata_file.clone(),
             refs: next.refs,
             manifests: Vec::new(),
-            is_overtaken: false,
             expired: next.expired,
             old_metadata: old_metadata.collect(),
         };
-        self.prepare_manifests(place, base, snapshot, staged, kind, &mut prepared).await?;
+        if !self.prepare_manifests(place, base, snapshot, staged, kind, &mut prepared).await? {
+            return Ok(None);
+        }
         let list = encode_list(&list_url, snapshot, &prepared.manifests).await?;
         prepared.puts.push((list_key, list));
         prepared.puts.push((metadata_key, metadata_file));
-        Ok(prepared)
+        Ok(Some(prepared))
     }
 
+    /// False where the table lacks a file that the commit takes out.
     async fn prepare_manifests(
         &self,
         place: &TablePlace,
@@ -400,7 +472,7 @@ impl Committer {
         staged: &Staged,
         kind: &Kind,
         prepared: &mut Prepared,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         // Of the version that is being made: the files may have columns that are new.
         let metadata = prepared.metadata.clone();
         let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
@@ -417,15 +489,14 @@ impl Committer {
             prepared.puts.push((key, bytes));
             prepared.manifests.push(manifest);
         }
-        let Some(base) = base else { return Ok(()) };
-        if let Kind::Replace(removed) = kind {
-            let (env, store) = (&self.env, self.store.as_ref());
+        let Some(base) = base else { return Ok(true) };
+        if let Some(removed) = kind.taken_out() {
+            let (env, store) = (&self.env, &self.store);
             let rewriting = Rewriting { env, store, place, metadata: &metadata, snapshot };
-            match rewriting.manifests_without(&base.manifests, removed, prepared).await? {
-                Some(left) => prepared.manifests.extend(left),
-                None => prepared.is_overtaken = true,
-            }
-            return Ok(());
+            let left = rewriting.manifests_without(&base.manifests, removed, prepared).await?;
+            let Some(left) = left else { return Ok(false) };
+            prepared.manifests.extend(left);
+            return Ok(true);
         }
         let carried = merge::carried_manifests(
             &self.env,
@@ -438,11 +509,12 @@ impl Committer {
         );
         let carried = carried.await?;
         prepared.manifests.extend(carried);
-        Ok(())
+        Ok(true)
     }
 
     /// Puts everything at once. All keys are this attempt's own, so "exists" means that an earlier
-    /// try was ours.
+    /// try was ours. Waits for all puts also where one fails, so that none comes after what is then
+    /// deleted.
     async fn put_all(&self, staged: &mut Staged, prepared: &Prepared) -> Result<()> {
         let data = staged
             .files
@@ -451,41 +523,30 @@ impl Committer {
         let all = data.chain(prepared.puts.iter().cloned());
         let puts: Vec<_> = all.map(|(key, bytes)| put(self.store.clone(), key, bytes)).collect();
         self.counts.puts.fetch_add(puts.len() as u64, Ordering::Relaxed);
-        stream::iter(puts).buffer_unordered(PUTS_PARALLEL_MAX).try_collect::<Vec<()>>().await?;
+        let puts = stream::iter(puts).buffer_unordered(PUTS_PARALLEL_MAX);
+        let ended: Vec<Result<()>> = puts.collect().await;
+        if let Some(error) = ended.into_iter().find_map(Result::err) {
+            // Whatever is on the store: the pointer was not moved.
+            return Err(match error.kind() {
+                ErrorKind::UnknownOutcome => {
+                    Error::retry("a table's file may be missing").with_source(error)
+                }
+                _ => error,
+            });
+        }
         for file in &mut staged.files {
             file.bytes = None;
         }
         Ok(())
     }
 
-    /// Makes a move until its outcome is known.
-    async fn until_known<Moving>(&self, mut make: impl FnMut() -> Moving) -> Result<ChangeOutcome>
-    where
-        Moving: Future<Output = Result<ChangeOutcome>>,
-    {
-        let mut pause = MOVE_PAUSE;
-        let mut unknown: Option<Error> = None;
-        for _ in 0..MOVES_MAX {
-            match make().await {
-                Ok(outcome) => return Ok(outcome),
-                Err(error) if error.kind() == ErrorKind::UnknownOutcome => unknown = Some(error),
-                // Once a try may have worked, only an answer tells.
-                Err(error) if unknown.is_none() => return Err(error),
-                Err(error) => tracing::debug!(%error, "asking again for a commit's outcome"),
-            }
-            self.env.sleep(pause).await;
-            pause *= 2;
-        }
-        Err(unknown.unwrap_or_else(|| Error::unknown_outcome("move a table's pointer")))
-    }
-
     /// Deletes the attempt's files where the move certainly was not made.
     async fn clean_up_after(
         &self,
-        moved: Result<ChangeOutcome>,
+        moved: Result<Moved>,
         staged: &Staged,
         prepared: &Prepared,
-    ) -> Result<ChangeOutcome> {
+    ) -> Result<Moved> {
         if moved.as_ref().is_err_and(|error| error.kind() != ErrorKind::UnknownOutcome) {
             self.discard(staged, prepared).await;
         }
@@ -502,20 +563,26 @@ impl Committer {
         // As it will be read; what was just made of it fits it.
         let mapping = binding::bound(staged.mapping.clone(), &prepared.metadata);
         let mapping = mapping.unwrap_or(staged.mapping);
-        let table = Arc::new(LoadedTable {
+        let head = TableHead {
             pointer,
             place,
-            metadata: prepared.metadata,
-            metadata_json: prepared.metadata_json,
             refs: prepared.refs,
             manifests: prepared.manifests,
             progress: staged.to,
             mapping,
             stopped: None,
+            counts: table::counts_of(&prepared.metadata),
+            file: prepared.metadata_file,
+        };
+        let table = Arc::new(LoadedTable {
+            head: Arc::new(head),
+            metadata: prepared.metadata,
+            metadata_json: prepared.metadata_json,
         });
         garbage::collect_later(
             &self.env,
             self.store.clone(),
+            self.pointers.clone(),
             table.clone(),
             prepared.expired,
             prepared.old_metadata,
@@ -530,19 +597,12 @@ impl Committer {
 
     async fn discard_data(&self, staged: &Staged) {
         let keys: Vec<String> = staged.files.iter().map(|file| file.key.clone()).collect();
-        self.delete(&keys).await;
+        delete_unnamed(self.store.as_ref(), &keys).await;
     }
 
     async fn discard_attempt(&self, prepared: &Prepared) {
         let keys: Vec<String> = prepared.puts.iter().map(|(key, _)| key.clone()).collect();
-        self.delete(&keys).await;
-    }
-
-    /// Best effort: what stays behind is an orphan, which the sweep finds.
-    async fn delete(&self, keys: &[String]) {
-        if let Err(error) = self.store.delete(keys).await {
-            tracing::warn!(%error, "files of a failed commit stay until the orphan sweep");
-        }
+        delete_unnamed(self.store.as_ref(), &keys).await;
     }
 }
 
@@ -551,19 +611,5 @@ fn partition_spec_id(file: &DataFile) -> i32 {
         crate::schema::SPEC_UNPARTITIONED
     } else {
         crate::schema::SPEC_DAY
-    }
-}
-
-/// Puts an object under a key that nobody else uses.
-pub(crate) async fn put(store: Arc<dyn ObjectStore>, key: String, bytes: Bytes) -> Result<()> {
-    let mut tried = 1;
-    loop {
-        match store.put(&key, vec![bytes.clone()]).await {
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::UnknownOutcome && tried < PUT_TRIES_MAX => {
-                tried += 1;
-            }
-            Err(error) => return Err(error.context("put a table's file")),
-        }
     }
 }

@@ -13,11 +13,13 @@ use super::columns::mapping_of;
 use super::kind::{Kind, KnownStop};
 use super::table::{Maps, maps, owner_problem};
 use super::{CommitEnd, Committer, Gap, LoadedTable, Staged};
+use crate::encode::DecodeCounts;
 use crate::mapping::Mapping;
 use crate::progress::Progress;
 use crate::schema::iceberg_schema;
 use floe_env::{Error, Result};
 use iceberg::spec::TableMetadata;
+use kfs::TopicId;
 use std::sync::Arc;
 
 /// Why the rows of such a gap are not there.
@@ -73,7 +75,7 @@ impl Committer {
         let held = maps.main.clone().unwrap_or_else(|| Progress::start(topic));
         let to = match from {
             ResumeFrom::Rewind => held.clone(),
-            ResumeFrom::Here => newest(maps, reason)?,
+            ResumeFrom::Here => newest(maps, topic, reason)?,
         };
         let gaps = left_out(&held, &to);
         let staged = Staged {
@@ -83,6 +85,7 @@ impl Committer {
             mapping,
             files: Vec::new(),
             gaps,
+            counts: DecodeCounts::default(),
         };
         let kind = Kind::Resume(KnownStop::of(&base), from.name());
         self.commit(base, staged, &kind).await
@@ -90,16 +93,14 @@ impl Committer {
 }
 
 /// The furthest that either map says: behind it nothing was ever committed.
-fn newest(maps: Maps, reason: &str) -> Result<Progress> {
+fn newest(maps: Maps, topic: TopicId, reason: &str) -> Result<Progress> {
+    if let Some(foreign) = maps.tagged.as_ref().filter(|tagged| tagged.topic != topic) {
+        let theirs = foreign.topic;
+        let remedy = format!("the tag's map is of topic {theirs}; resume with rewind");
+        return Err(Error::invalid(format!("{remedy} ({reason})")));
+    }
     match (maps.main, maps.tagged) {
-        (Some(mut main), Some(tagged)) => {
-            for (partition, next) in tagged.next_offsets.iter().enumerate() {
-                if *next > main.next_offset(partition) {
-                    main.advance(partition, *next);
-                }
-            }
-            Ok(main)
-        }
+        (Some(main), Some(tagged)) => Ok(main.max(&tagged)),
         (Some(known), None) | (None, Some(known)) => Ok(known),
         (None, None) => {
             let remedy = "no snapshot says what was committed last; resume with rewind";

@@ -1,5 +1,5 @@
-//! The metadata of the next version, made in memory from the version before: one append, the tag,
-//! and the expiry of old snapshots. Pure.
+//! The metadata of the next version, made in memory from the version before: one snapshot more, the
+//! tags, and the expiry of old snapshots. Pure.
 
 use super::Gap;
 use super::columns::{MAPPING_PROPERTY, with_columns};
@@ -7,9 +7,11 @@ use super::expiry::{ExpiryRules, expired_snapshots, hour_tag, outdated_tags};
 use super::manifest::SnapshotPlace;
 use super::refs::{Refs, branch, tag};
 use super::table::{
-    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, METADATA_CODEC_PROPERTY, TAG, TOPIC_PROPERTY,
-    summary_value,
+    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, METADATA_CODEC_PROPERTY, RESCUED_ROWS_KEY,
+    TABLE_NAME_PROPERTY, TAG, TOPIC_NAME_PROPERTY, TOPIC_PROPERTY, UNDECODABLE_ROWS_KEY,
+    life_count, summary_value,
 };
+use crate::encode::DecodeCounts;
 use crate::error::iceberg_error;
 use crate::mapping::{MAPPING_VERSION, Mapping};
 use crate::progress::{PROGRESS_KEY, Progress};
@@ -44,12 +46,19 @@ pub struct Ownership {
     pub table: Uuid,
 }
 
-/// A table before its first snapshot.
-pub(super) fn empty_table(owner: &Ownership, location: &str) -> Result<TableMetadata> {
+/// A table before its first snapshot. Its topic's name and its own stand in it too: they are all
+/// that is left of them where the metadata store is lost.
+pub(super) fn empty_table(
+    owner: &Ownership,
+    (topic_name, table_name): (&str, &str),
+    location: &str,
+) -> Result<TableMetadata> {
     let failed = |error| iceberg_error("make a table", error);
     let properties = [
         (CLUSTER_PROPERTY, owner.cluster.to_string()),
         (TOPIC_PROPERTY, owner.topic.to_string()),
+        (TOPIC_NAME_PROPERTY, topic_name.to_owned()),
+        (TABLE_NAME_PROPERTY, table_name.to_owned()),
         (MAPPING_PROPERTY, MAPPING_VERSION.to_string()),
         ("write.parquet.compression-codec", "zstd".to_owned()),
         ("write.metadata.previous-versions-max", METADATA_FILES_KEPT.to_string()),
@@ -93,6 +102,7 @@ pub(super) struct Addition<'a> {
     pub(super) progress: &'a Progress,
     pub(super) gaps: &'a [Gap],
     pub(super) mapping: &'a Mapping,
+    pub(super) counts: &'a DecodeCounts,
     /// An entry of its own in the summary.
     pub(super) note: Option<(&'static str, &'static str)>,
 }
@@ -144,7 +154,7 @@ pub(super) fn next_version(
 ) -> Result<NextVersion> {
     let failed = |error| iceberg_error("make a table's next version", error);
     let Version { metadata, refs, location } = before;
-    let summary = summary(metadata.current_snapshot(), addition);
+    let summary = summary(&metadata, addition);
     let timestamp_ms = snapshot_date_ms(&metadata, now_ms);
     let mut refs = refs.clone();
     let outdated = outdated_tags(&metadata, &refs, timestamp_ms, rules);
@@ -187,7 +197,8 @@ fn snapshot_date_ms(metadata: &TableMetadata, now_ms: i64) -> i64 {
     }
 }
 
-fn summary(parent: Option<&SnapshotRef>, addition: &Addition<'_>) -> Summary {
+fn summary(metadata: &TableMetadata, addition: &Addition<'_>) -> Summary {
+    let parent = metadata.current_snapshot();
     let before = |key: &str| -> u64 {
         let before = parent.and_then(|parent| summary_value(parent, key));
         before.and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -197,7 +208,6 @@ fn summary(parent: Option<&SnapshotRef>, addition: &Addition<'_>) -> Summary {
         (key, before(key).saturating_add(added).saturating_sub(removed).to_string())
     };
     let gap_offsets: i64 = addition.gaps.iter().map(|gap| gap.until - gap.from).sum();
-    let gap_offsets = before(GAP_OFFSETS_KEY).saturating_add(gap_offsets.unsigned_abs());
     let mut values = BTreeMap::from([
         ("added-data-files", added.files.to_string()),
         ("added-records", added.records.to_string()),
@@ -216,8 +226,16 @@ fn summary(parent: Option<&SnapshotRef>, addition: &Addition<'_>) -> Summary {
         values.insert("deleted-records", removed.records.to_string());
         values.insert("removed-files-size", removed.bytes.to_string());
     }
-    if gap_offsets > 0 {
-        values.insert(GAP_OFFSETS_KEY, gap_offsets.to_string());
+    let lived = [
+        (GAP_OFFSETS_KEY, gap_offsets.unsigned_abs()),
+        (RESCUED_ROWS_KEY, addition.counts.rescued_rows),
+        (UNDECODABLE_ROWS_KEY, addition.counts.undecodable_rows),
+    ];
+    for (key, added) in lived {
+        let count = life_count(metadata, key).saturating_add(added);
+        if count > 0 {
+            values.insert(key, count.to_string());
+        }
     }
     if !addition.gaps.is_empty() {
         let gaps = serde_json::to_string(addition.gaps).expect("numbers and text are JSON");

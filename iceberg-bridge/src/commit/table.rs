@@ -2,8 +2,10 @@
 //! all.
 
 use super::columns::mapping_of;
+use super::head::{TableCounts, TableHead, metadata_of};
 use super::manifest::{ExistingFile, parse_list, parse_manifest};
-use super::refs::{Refs, parse_refs};
+use super::refs::parse_refs;
+use super::snapshot::BACKDATED_MS;
 use crate::mapping::Mapping;
 use crate::place::TablePlace;
 use crate::pointer::TablePointer;
@@ -12,7 +14,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use floe_env::{Error, Result};
+use floe_env::{Env, Error, Result};
 use floe_store::ObjectStore;
 use iceberg::spec::{ManifestFile, Snapshot, TableMetadata};
 use kfs::{ClusterId, TopicId};
@@ -34,30 +36,34 @@ pub const TAG: &str = "floe";
 pub const CLUSTER_PROPERTY: &str = "floe.cluster-id";
 /// Table property: the topic whose history the table is.
 pub const TOPIC_PROPERTY: &str = "floe.topic-id";
+/// Table property: the topic's name.
+pub const TOPIC_NAME_PROPERTY: &str = "floe.topic-name";
+/// Table property: the name that the table was made with, without its namespace.
+pub const TABLE_NAME_PROPERTY: &str = "floe.table-name";
 /// Summary key: offsets that no table can ever hold, over the table's whole life.
 pub const GAP_OFFSETS_KEY: &str = "floe.gap-offsets";
+/// Summary key: rows ever committed with something in `_kafka_rescued`.
+pub const RESCUED_ROWS_KEY: &str = "floe.rescued-rows";
+/// Summary key: rows ever committed with a `_kafka_error`.
+pub const UNDECODABLE_ROWS_KEY: &str = "floe.undecodable-rows";
 
-/// One version of a table.
+/// One version of a table, whole.
 #[derive(Debug)]
 pub struct LoadedTable {
-    /// The fact that names this version.
-    pub pointer: TablePointer,
-    /// Where its files are.
-    pub place: TablePlace,
+    /// All but the metadata.
+    pub head: Arc<TableHead>,
     /// The metadata.
     pub metadata: TableMetadata,
     /// The metadata as JSON.
     pub metadata_json: Bytes,
-    /// Its branches and tags.
-    pub(super) refs: Refs,
-    /// The manifests of the current snapshot.
-    pub manifests: Vec<ManifestFile>,
-    /// How far the table has got.
-    pub progress: Progress,
-    /// The columns beside the ten.
-    pub mapping: Mapping,
-    /// Why the table must not be written, if so.
-    pub stopped: Option<String>,
+}
+
+impl std::ops::Deref for LoadedTable {
+    type Target = TableHead;
+
+    fn deref(&self) -> &TableHead {
+        &self.head
+    }
 }
 
 impl LoadedTable {
@@ -66,41 +72,34 @@ impl LoadedTable {
     /// # Errors
     /// `Corrupt` where a file is missing or makes no sense; whatever the store answers.
     pub async fn load(
+        env: &Env,
         store: &dyn ObjectStore,
         cluster: ClusterId,
         pointer: TablePointer,
     ) -> Result<Self> {
         let topic = pointer.topic().ok_or_else(|| Error::bug("no topic's table"))?;
         let place = TablePlace::new(store, cluster, topic, pointer.table_id);
-        let key = place.key_of(&pointer.metadata_location)?;
-        let (metadata_json, metadata) = read_metadata(store, &key).await?;
-        let owner = owner_problem(&metadata, (cluster, topic), pointer.table_id);
-        // The files of a table that is not ours may be anywhere.
-        let manifests = match metadata.current_snapshot().filter(|_| owner.is_none()) {
-            None => Vec::new(),
-            Some(snapshot) => {
-                let url = snapshot.manifest_list();
-                parse_list(url, &get(store, &place.key_of(url)?).await?)?
-            }
-        };
-        let judged = owner.map_or_else(|| judge(&metadata, topic), Err);
-        let judged = judged.and_then(|progress| Ok((progress, mapping_of(&metadata)?)));
-        let (progress, mapping, stopped) = match judged {
-            Ok((progress, mapping)) => (progress, mapping, None),
-            Err(reason) => (Progress::start(topic), Mapping::new(), Some(reason)),
-        };
-        let refs = parse_refs(&metadata_json)?;
-        Ok(Self {
-            pointer,
-            place,
-            metadata,
-            metadata_json,
-            refs,
-            manifests,
-            progress,
-            mapping,
-            stopped,
-        })
+        let file = get(store, &place.key_of(&pointer.metadata_location)?).await?;
+        // Of a thousand snapshots it takes milliseconds, and looks are on the connections' threads.
+        let decoding = env.blocking(move || Decoded::of(file, (cluster, topic), pointer, place));
+        let Decoded { mut head, metadata, metadata_json, list } = decoding.await?;
+        if let Some(url) = list {
+            head.manifests = parse_list(&url, &get(store, &head.place.key_of(&url)?).await?)?;
+        }
+        Ok(Self { head: Arc::new(head), metadata, metadata_json })
+    }
+
+    /// Why it is not the table of the pointer's topic, if so.
+    pub(crate) fn owner_problem(&self, cluster: ClusterId) -> Option<String> {
+        owner_problem(&self.metadata, (cluster, self.progress.topic), self.pointer.table_id)
+    }
+
+    /// The furthest that it ever got, as far as it says: also where it is stopped, behind which
+    /// offsets nothing was ever committed.
+    pub(crate) fn furthest(&self) -> Progress {
+        let known = maps(&self.metadata).ok();
+        let known = known.into_iter().flat_map(|maps| [maps.main, maps.tagged]).flatten();
+        known.fold(self.progress.clone(), |furthest, map| furthest.max(&map))
     }
 
     /// The manifests of one of its snapshots.
@@ -135,10 +134,63 @@ impl LoadedTable {
     pub fn total(&self, key: &str) -> u64 {
         self.summary(key).and_then(|count| count.parse().ok()).unwrap_or(0)
     }
+}
 
-    /// Offsets that no table can ever hold, over the table's whole life.
-    pub fn gap_offsets(&self) -> i64 {
-        self.summary(GAP_OFFSETS_KEY).and_then(|count| count.parse().ok()).unwrap_or(0)
+/// A metadata file in memory.
+struct Decoded {
+    /// Without its manifests.
+    head: TableHead,
+    metadata: TableMetadata,
+    metadata_json: Bytes,
+    /// The address of the manifest list. The files of a table that is not ours may be anywhere, and
+    /// are not read.
+    list: Option<String>,
+}
+
+impl Decoded {
+    fn of(
+        file: Bytes,
+        (cluster, topic): (ClusterId, TopicId),
+        pointer: TablePointer,
+        place: TablePlace,
+    ) -> Result<Self> {
+        let (metadata, metadata_json) = metadata_of(&file, &pointer.metadata_location)?;
+        let owner = owner_problem(&metadata, (cluster, topic), pointer.table_id);
+        let current = metadata.current_snapshot().filter(|_| owner.is_none());
+        let list = current.map(|snapshot| snapshot.manifest_list().to_owned());
+        let judged = owner.map_or_else(|| judge(&metadata, topic), Err);
+        let judged = judged.and_then(|progress| Ok((progress, mapping_of(&metadata)?)));
+        let (progress, mapping, stopped) = match judged {
+            Ok((progress, mapping)) => (progress, mapping, None),
+            Err(reason) => (held(&metadata, topic), Mapping::new(), Some(reason)),
+        };
+        let head = TableHead {
+            pointer,
+            place,
+            refs: parse_refs(&metadata_json)?,
+            manifests: Vec::new(),
+            progress,
+            mapping,
+            stopped,
+            counts: counts_of(&metadata),
+            file,
+        };
+        Ok(Self { head, metadata, metadata_json, list })
+    }
+}
+
+/// What Floe's snapshots count: of the whole life, and of the current one.
+pub(super) fn counts_of(metadata: &TableMetadata) -> TableCounts {
+    let summary = |key| summary_value(metadata.current_snapshot()?, key);
+    let total = |key| summary(key).and_then(|count| count.parse().ok()).unwrap_or(0);
+    let own = metadata.snapshot_for_ref(TAG);
+    TableCounts {
+        gap_offsets: life_count(metadata, GAP_OFFSETS_KEY),
+        rescued_rows: life_count(metadata, RESCUED_ROWS_KEY),
+        undecodable_rows: life_count(metadata, UNDECODABLE_ROWS_KEY),
+        files: total("total-data-files"),
+        bytes: total("total-files-size"),
+        committed_ms: own.map(|own| own.timestamp_ms() + BACKDATED_MS),
     }
 }
 
@@ -148,15 +200,21 @@ pub(super) fn summary_value<'a>(snapshot: &'a Snapshot, key: &str) -> Option<&'a
 
 /// A metadata file, as JSON and as what it means.
 pub(crate) async fn read_metadata(
+    env: &Env,
     store: &dyn ObjectStore,
     key: &str,
 ) -> Result<(Bytes, TableMetadata)> {
-    let file = get(store, key).await?;
-    let metadata_json = json_of(file)
-        .map_err(|error| Error::corrupt(format!("metadata {key}")).with_source(error))?;
-    let metadata = serde_json::from_slice(&metadata_json)
-        .map_err(|error| Error::corrupt(format!("metadata {key}")).with_source(error))?;
-    Ok((metadata_json, metadata))
+    let (file, location) = (get(store, key).await?, key.to_owned());
+    // As of topics' tables, not on the connections' threads.
+    let (metadata, json) = env.blocking(move || metadata_of(&file, &location)).await?;
+    Ok((json, metadata))
+}
+
+/// Floe's newest snapshot carries such counts on: those that others make do not.
+pub(super) fn life_count(metadata: &TableMetadata, key: &str) -> u64 {
+    let own = metadata.snapshot_for_ref(TAG);
+    let count = own.and_then(|own| summary_value(own, key));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// A whole object that must be there.
@@ -216,6 +274,12 @@ pub(super) fn maps(metadata: &TableMetadata) -> Result<Maps, String> {
         }
     }
     Ok(Maps { main: None, tagged, is_history_expired: false })
+}
+
+/// What main of a stopped table says that it holds.
+fn held(metadata: &TableMetadata, topic: TopicId) -> Progress {
+    let main = maps(metadata).ok().and_then(|maps| maps.main);
+    main.filter(|main| main.topic == topic).unwrap_or_else(|| Progress::start(topic))
 }
 
 /// The progress of a table that is ours, or why it must not be written: what it holds is not what
@@ -292,7 +356,7 @@ pub(crate) fn is_compressed(metadata: &TableMetadata) -> bool {
 }
 
 /// The JSON of a metadata file: what a file is, its first bytes say.
-fn json_of(file: Bytes) -> std::io::Result<Bytes> {
+pub(super) fn json_of(file: Bytes) -> std::io::Result<Bytes> {
     if !file.starts_with(&GZIP_MAGIC) {
         return Ok(file);
     }

@@ -6,8 +6,11 @@ use crate::encode::{Encoder, EncoderConfig};
 use crate::files::data_file;
 use crate::tests::support::{Fault, World, numbered_batch};
 use floe_env::simulated::Node;
+use floe_metadata::facts::ChangeOutcome;
 use kfs::TopicId;
+use outcome::MOVES_MAX;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use uuid::Uuid;
 
 mod walk;
@@ -61,6 +64,7 @@ impl Rig {
             mapping,
             files: files.collect(),
             gaps: Vec::new(),
+            counts: encoder.counts(),
         }
     }
 
@@ -166,7 +170,8 @@ async fn another_topic_of_the_same_table_name_gets_a_suffix() {
     let from = Progress::start(other);
     let to = Progress { topic: other, next_offsets: vec![1] };
     let (from_mapping, mapping) = (Mapping::new(), Mapping::new());
-    let staged = Staged { from, to, from_mapping, mapping, files: Vec::new(), gaps: Vec::new() };
+    let (files, gaps, counts) = (Vec::new(), Vec::new(), DecodeCounts::default());
+    let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts };
     let table = committed(committer.create("kafka", "ORDERS", owner, staged).await);
     assert_eq!(table.pointer.name, "orders_00000071");
 }
@@ -222,17 +227,37 @@ async fn a_refused_move_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_put_that_fails_makes_nothing_visible() {
+async fn a_commit_that_may_have_worked_is_never_said_to_have_failed() {
     let rig = Rig::new();
     let base = rig.create().await;
+    rig.world.pointers.faults.plan([Fault::AnswerLost]);
+    rig.world.pointers.read_faults.plan([Fault::Refused]);
+    let error = rig.append(&base, 10, 20).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
+    assert_eq!(rig.offsets(rig.newest().await.as_ref()).await, all(20), "its files are there");
+    // Somebody else was certainly faster: the attempt has failed, and leaves nothing.
+    let before = rig.world.store.keys().await;
+    rig.world.pointers.read_faults.plan([Fault::Refused]);
+    let error = rig.append(&base, 10, 20).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(rig.world.store.keys().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_put_that_fails_makes_nothing_visible_and_leaves_nothing() {
+    let rig = Rig::new();
+    let base = rig.create().await;
+    let before = rig.world.store.keys().await;
     for fault in [Fault::Refused, Fault::NeverArrived] {
         for at in 0..4 {
             let mut faults = vec![Fault::None; at];
             faults.extend([fault; 20]);
             rig.world.store.put_faults.plan(faults);
-            rig.append(&base, 10, 20).await.unwrap_err();
+            let error = rig.append(&base, 10, 20).await.unwrap_err();
+            assert!(error.is_transient(), "{error}");
             rig.world.store.put_faults.plan([]);
             assert_eq!(rig.newest().await.pointer, base.pointer);
+            assert_eq!(rig.world.store.keys().await, before, "{fault:?} at {at}");
         }
     }
     rig.world.store.put_faults.plan([Fault::AnswerLost; 4]);
@@ -273,7 +298,7 @@ async fn a_table_that_is_not_ours_is_stopped() {
     let newest = rig.newest().await;
     assert!(newest.stopped.as_ref().unwrap().starts_with("not ours"));
     let owner = Ownership { table: base.pointer.table_id, ..rig.owner() };
-    let empty = empty_table(&owner, base.place.url()).unwrap();
+    let empty = empty_table(&owner, ("Orders", "orders"), base.place.url()).unwrap();
     rig.replace(&newest, &empty).await;
     assert!(rig.newest().await.stopped.as_ref().unwrap().starts_with("replaced"));
     assert!(is_overtaken(rig.append(&base, 10, 20).await));
@@ -327,7 +352,7 @@ impl History {
     fn new(rules: ExpiryRules) -> Self {
         let owner =
             Ownership { cluster: ClusterId(Uuid::nil()), topic: TOPIC, table: Uuid::from_u128(3) };
-        let metadata = empty_table(&owner, "memory:///t").unwrap();
+        let metadata = empty_table(&owner, ("Orders", "orders"), "memory:///t").unwrap();
         Self { metadata, refs: Refs::new(), rules }
     }
 
@@ -345,6 +370,7 @@ impl History {
             gaps: &[],
             note: None,
             mapping: &Mapping::new(),
+            counts: &DecodeCounts::default(),
         };
         let location = Some(format!("{url}/metadata/{at:05}.gz.metadata.json"));
         let list =

@@ -21,9 +21,12 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use parquet_file::ROW_GROUP_BYTES;
+
 pub use bounds::Bounds;
 pub use decode::{DecodeCounts, ValueFormat};
 pub use parquet_file::{DataFileWriter, EncodedFile, FileShape};
+pub(crate) use parquet_file::{column_bytes, json_ids, split_offsets, writer_properties};
 
 use crate::mapping::{Mapping, MappingLimits};
 use bytes::Bytes;
@@ -100,13 +103,12 @@ pub struct Encoder {
     shape: (FileShape, usize),
     slots: Vec<FileSlot>,
     open: BTreeMap<FileSlot, OpenFile>,
-    buffered_bytes: usize,
     counts: DecodeCounts,
 }
 
 impl std::fmt::Debug for Encoder {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Encoder").field("buffered_bytes", &self.buffered_bytes).finish()
+        formatter.debug_struct("Encoder").field("memory_bytes", &self.memory_bytes()).finish()
     }
 }
 
@@ -137,7 +139,6 @@ impl Encoder {
             shape,
             slots: Vec::new(),
             open: BTreeMap::new(),
-            buffered_bytes: 0,
             counts: DecodeCounts::default(),
         })
     }
@@ -152,9 +153,9 @@ impl Encoder {
         DecodeCounts { limits: self.decoder.limits_reached, ..self.counts }
     }
 
-    /// Bytes of keys, values and headers that are in open files.
-    pub fn buffered_bytes(&self) -> usize {
-        self.buffered_bytes
+    /// Bytes of memory that open files hold, about.
+    pub fn memory_bytes(&self) -> usize {
+        self.open.values().map(OpenFile::memory_bytes).sum()
     }
 
     /// Adds the records of `batches` whose offsets are in `from..until`.
@@ -208,7 +209,6 @@ impl Encoder {
         let shape = &self.shape.0;
         let file = self.open.entry(slot).or_insert_with(|| OpenFile::new(shape, slot));
         let appended = file.push(row, self.decoder.decode(row.record.value));
-        self.buffered_bytes += appended.bytes;
         self.counts.rescued_rows += u64::from(appended.is_rescued);
         self.counts.undecodable_rows += u64::from(appended.is_undecodable);
         if file.is_full(&self.decoder.mapping) {
@@ -237,13 +237,28 @@ impl Encoder {
     /// # Errors
     /// None in practice; `Bug` if the Parquet writer fails in memory.
     pub fn finish_files(&mut self) -> Result<Vec<EncodedFile>> {
-        self.buffered_bytes = 0;
         let mut files = Vec::new();
         for (_, file) in std::mem::take(&mut self.open) {
-            let shape = shape_of(&mut self.shape, &self.decoder.mapping, self.table.as_ref())?;
-            files.extend(file.finish(&self.decoder.mapping, shape)?);
+            files.extend(self.finish(file)?);
         }
         Ok(files)
+    }
+
+    /// Ends the open file that holds the most memory, so that the others may still become larger.
+    /// The encoder goes on with a new file for the same day.
+    ///
+    /// # Errors
+    /// None in practice; `Bug` if the Parquet writer fails in memory.
+    pub fn finish_largest(&mut self) -> Result<Vec<EncodedFile>> {
+        let largest = self.open.iter().max_by_key(|(_, file)| file.memory_bytes());
+        let Some(slot) = largest.map(|(slot, _)| *slot) else { return Ok(Vec::new()) };
+        let file = self.open.remove(&slot);
+        file.map_or(Ok(Vec::new()), |file| self.finish(file))
+    }
+
+    fn finish(&mut self, file: OpenFile) -> Result<Vec<EncodedFile>> {
+        let shape = shape_of(&mut self.shape, &self.decoder.mapping, self.table.as_ref())?;
+        file.finish(&self.decoder.mapping, shape)
     }
 }
 

@@ -32,6 +32,13 @@ impl OpenFile {
         self.pending.push(row, decoded)
     }
 
+    /// Bytes of memory that it holds, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let writer = self.writer.as_ref().map_or(0, |(writer, _)| writer.memory_bytes());
+        let ended: usize = self.ended.iter().map(|file| file.bytes.len()).sum();
+        self.pending.bytes() + writer + ended
+    }
+
     /// True if what waits is to be encoded.
     pub(super) fn is_full(&self, mapping: &Mapping) -> bool {
         let (rows, bytes) = (self.pending.rows(), self.pending.bytes());

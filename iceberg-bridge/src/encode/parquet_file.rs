@@ -1,5 +1,5 @@
-//! One data file in the making: zstd, one row group, and the counts and bounds that its manifest
-//! entry will state.
+//! One data file in the making: zstd, row groups of bounded size, and the counts and bounds that
+//! its manifest entry will state.
 
 use super::FileSlot;
 use super::bounds::{Bounds, ColumnStatistics, field_id, statistics};
@@ -21,6 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const ZSTD_LEVEL: i32 = 1;
+/// Encoded bytes of a row group, about: what one reader of many takes at a time.
+pub(crate) const ROW_GROUP_BYTES: usize = 16 << 20;
 
 /// The columns of a file, and how they are written.
 #[derive(Clone, Debug)]
@@ -50,10 +52,8 @@ impl FileShape {
             Some(table) => as_arrow(&grown_schema(&table.schema, mapping, table.known)?)?,
             None => schema.clone(),
         };
-        let nodes = (1..mapping.node_count()).map(|index| mapping.node(index));
-        let json = nodes.filter(|node| node.kind == Kind::Json).map(|node| node.field_id);
-        let json_ids = Arc::new(json.collect());
-        let properties = Arc::new(writer_properties(&file_schema, &json_ids));
+        let json_ids = Arc::new(json_ids(mapping));
+        let properties = Arc::new(writer_properties(&file_schema, &json_ids, ZSTD_LEVEL));
         Ok(Self { schema, file_schema, json_ids, properties })
     }
 
@@ -132,12 +132,23 @@ impl DataFileWriter {
         for column in &mut self.statistics {
             column.add(batch);
         }
-        self.writer.write(batch).map_err(|error| parquet_error("encode rows", error))
+        self.writer.write(batch).map_err(|error| parquet_error("encode rows", error))?;
+        if self.writer.in_progress_size() >= ROW_GROUP_BYTES {
+            self.end_row_group()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn end_row_group(&mut self) -> Result<()> {
+        self.writer.flush().map_err(|error| parquet_error("encode rows", error))
     }
 
     /// Bytes that the file holds in memory, about.
     pub fn memory_bytes(&self) -> usize {
-        self.writer.memory_size() + self.writer.bytes_written()
+        // The first leaves out pages that wait for their dictionary, the second what an encoder
+        // holds beyond its pages.
+        let in_progress = self.writer.memory_size().max(self.writer.in_progress_size());
+        in_progress + self.writer.bytes_written()
     }
 
     /// Ends the file.
@@ -161,8 +172,20 @@ impl DataFileWriter {
     }
 }
 
-fn writer_properties(schema: &SchemaRef, json_ids: &BTreeSet<i32>) -> WriterProperties {
-    let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a level that zstd has");
+/// Ids of a mapping's columns of JSON text.
+pub(crate) fn json_ids(mapping: &Mapping) -> BTreeSet<i32> {
+    let nodes = (1..mapping.node_count()).map(|index| mapping.node(index));
+    nodes.filter(|node| node.kind == Kind::Json).map(|node| node.field_id).collect()
+}
+
+/// How data files are written: statistics of numbers and of the place in the log only. Texts and
+/// bytes have none, so that none is ever cut short.
+pub(crate) fn writer_properties(
+    schema: &SchemaRef,
+    json_ids: &BTreeSet<i32>,
+    zstd_level: i32,
+) -> WriterProperties {
+    let level = ZstdLevel::try_new(zstd_level).expect("a level that zstd has");
     let mut properties = WriterProperties::builder()
         .set_created_by("floe".to_owned())
         .set_compression(Compression::ZSTD(level))
@@ -211,7 +234,8 @@ fn push_leaves(
     }
 }
 
-fn column_bytes(metadata: &ParquetMetaData) -> BTreeMap<i32, u64> {
+/// Compressed bytes by field id of the leaf column.
+pub(crate) fn column_bytes(metadata: &ParquetMetaData) -> BTreeMap<i32, u64> {
     let mut bytes = BTreeMap::new();
     for group in metadata.row_groups() {
         for column in group.columns() {
@@ -225,7 +249,8 @@ fn column_bytes(metadata: &ParquetMetaData) -> BTreeMap<i32, u64> {
     bytes
 }
 
-fn split_offsets(metadata: &ParquetMetaData) -> Vec<i64> {
+/// Where row groups begin.
+pub(crate) fn split_offsets(metadata: &ParquetMetaData) -> Vec<i64> {
     let first_page = |group: &parquet::file::metadata::RowGroupMetaData| {
         let column = group.columns().first()?;
         Some(column.dictionary_page_offset().unwrap_or(column.data_page_offset()))

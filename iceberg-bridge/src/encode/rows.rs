@@ -5,8 +5,8 @@ use super::columns::JsonColumns;
 use super::decode::Decoded;
 use crate::mapping::Mapping;
 use arrow_array::builder::{
-    Int32Builder, Int64Builder, LargeBinaryBuilder, ListBuilder, StringBuilder, StructBuilder,
-    TimestampMicrosecondBuilder,
+    ArrayBuilder, Int32Builder, Int64Builder, LargeBinaryBuilder, ListBuilder, StringBuilder,
+    StructBuilder, TimestampMicrosecondBuilder,
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
@@ -23,7 +23,11 @@ pub(super) fn timestamp_type_code(timestamp_type: TimestampType) -> i32 {
     }
 }
 
-/// Builders of the ten columns, in their order, and of the mapping's.
+const ERROR_TEXTS: &str = "the error's first fields are two texts";
+const ERROR_NUMBER: &str = "the error's third field is a number";
+
+/// Builders of the ten columns, in their order, and of the mapping's. Where most rows have no value
+/// (value, rescued, error), nulls are filled in when the next value comes, or at the end.
 pub(super) struct RowColumns {
     partition: Int32Builder,
     offset: Int64Builder,
@@ -42,8 +46,6 @@ pub(super) struct RowColumns {
 
 /// What became of a row.
 pub(super) struct Appended {
-    /// Bytes of key, value and headers.
-    pub(super) bytes: usize,
     /// Whether `_kafka_rescued` got a value.
     pub(super) is_rescued: bool,
     /// Whether `_kafka_error` got a value.
@@ -88,39 +90,58 @@ impl RowColumns {
         let mut rescued = self.push_headers(row);
         let mut failure = None;
         match decoded {
-            Decoded::Raw(value) => self.value.append_option(value),
+            Decoded::Raw(Some(value)) => self.push_value(value),
+            Decoded::Raw(None) => {}
             Decoded::Undecodable { value, class, message } => {
-                self.value.append_value(value);
+                self.push_value(value);
                 failure = Some((class, message));
             }
             Decoded::Columns { record, rescued: of_value } => {
-                self.value.append_null();
                 self.json.push(record, self.rows);
                 rescued.extend(of_value);
             }
         }
         let is_rescued = !rescued.is_empty();
-        self.rescued.append_option(is_rescued.then(|| format!("{{{}}}", rescued.join(","))));
+        if is_rescued {
+            self.rescued.append_nulls(self.rows - self.rescued.len());
+            self.rescued.append_value(format!("{{{}}}", rescued.join(",")));
+        }
         let is_undecodable = failure.is_some();
-        self.push_failure(failure);
+        if let Some((class, message)) = failure {
+            self.push_failure(class, &message);
+        }
         let bytes = row.record.key.map_or(0, <[u8]>::len)
             + row.record.value.map_or(0, <[u8]>::len)
             + row.record.headers.bytes().len();
         self.rows += 1;
         self.bytes += bytes;
-        Appended { bytes, is_rescued, is_undecodable }
+        Appended { is_rescued, is_undecodable }
     }
 
-    fn push_failure(&mut self, failure: Option<(&str, String)>) {
-        let is_failure = failure.is_some();
-        let (class, message) = failure.unzip();
-        let of_struct = "the error's fields are two texts and a number";
-        let classes = self.error.field_builder::<StringBuilder>(0).expect(of_struct);
-        classes.append_option(class);
-        let messages = self.error.field_builder::<StringBuilder>(1).expect(of_struct);
-        messages.append_option(message);
-        self.error.field_builder::<Int32Builder>(2).expect(of_struct).append_null();
-        self.error.append(is_failure);
+    fn push_value(&mut self, value: &[u8]) {
+        self.value.append_nulls(self.rows - self.value.len());
+        self.value.append_value(value);
+    }
+
+    fn push_failure(&mut self, class: &str, message: &str) {
+        self.pad_errors();
+        for (at, text) in [(0, class), (1, message)] {
+            let texts = self.error.field_builder::<StringBuilder>(at).expect(ERROR_TEXTS);
+            texts.append_value(text);
+        }
+        self.error.field_builder::<Int32Builder>(2).expect(ERROR_NUMBER).append_null();
+        self.error.append(true);
+    }
+
+    /// Nulls for the rows without an error.
+    fn pad_errors(&mut self) {
+        let missing = self.rows - self.error.len();
+        for at in [0, 1] {
+            let texts = self.error.field_builder::<StringBuilder>(at).expect(ERROR_TEXTS);
+            texts.append_nulls(missing);
+        }
+        self.error.field_builder::<Int32Builder>(2).expect(ERROR_NUMBER).append_nulls(missing);
+        self.error.append_nulls(missing);
     }
 
     /// Header keys are text in the table. One that is not UTF-8 is shown with replacement
@@ -146,6 +167,9 @@ impl RowColumns {
 
     /// Takes all rows out, with the columns that the mapping has now.
     pub(super) fn take(&mut self, mapping: &Mapping, schema: &SchemaRef) -> Result<RecordBatch> {
+        self.value.append_nulls(self.rows - self.value.len());
+        self.rescued.append_nulls(self.rows - self.rescued.len());
+        self.pad_errors();
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(self.partition.finish()),
             Arc::new(self.offset.finish()),

@@ -7,6 +7,8 @@ use kfs::{BatchBuilder, Codec, HeaderRef, NewRecord};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 const DAY: i64 = DAY_MS;
+/// The id of a table's first column beside the ten.
+const FIRST_JSON_FIELD: i32 = 17;
 
 fn record<'a>(timestamp_ms: i64, headers: &'a [HeaderRef<'a>]) -> NewRecord<'a> {
     NewRecord { timestamp_ms, key: Some(b"k"), value: Some(b"v"), headers }
@@ -122,6 +124,26 @@ fn days_beyond_the_eighth_share_a_file() {
     assert_eq!(record_days_before_epoch(), FileSlot::Day(Some(-1)));
 }
 
+#[test]
+fn the_largest_file_is_ended_alone_and_its_day_goes_on() {
+    let mut encoder = encoder();
+    let day = |day: i64, count| vec![record(day * DAY, &[]); count];
+    let records = [day(0, 10), day(1, 500), day(2, 10)].concat();
+    encoder.append(3, &[batch_at(0, &records)], 0, 1000).unwrap();
+    let before = encoder.memory_bytes();
+    let ended = encoder.finish_largest().unwrap();
+    assert_eq!((ended.len(), ended[0].slot), (1, FileSlot::Day(Some(1))));
+    assert_eq!(ended[0].rows, 500);
+    assert!(encoder.memory_bytes() < before / 10);
+    encoder.append(3, &[batch_at(520, &day(1, 5))], 0, 1000).unwrap();
+    let rest = encoder.finish_files().unwrap();
+    let shown: Vec<_> = rest.iter().map(|file| (file.slot, file.rows)).collect();
+    let slot = |day| FileSlot::Day(Some(day));
+    assert_eq!(shown, [(slot(0), 10), (slot(1), 5), (slot(2), 10)]);
+    assert_eq!(encoder.memory_bytes(), 0);
+    assert!(encoder.finish_largest().unwrap().is_empty());
+}
+
 fn record_days_before_epoch() -> FileSlot {
     encode(&[batch_at(0, &[record(-2, &[])])], 0, 1)[0].slot
 }
@@ -181,4 +203,38 @@ fn torn_bytes_are_corrupt_and_control_batches_are_no_rows() {
     let mut builder = BatchBuilder::new().control();
     builder.push(&record(0, &[])).unwrap();
     assert!(encode(&[builder.build().unwrap()], 0, 1).is_empty());
+}
+
+/// The library's own bounds of a file leave out row groups whose texts it has cut short, so that
+/// readers pass over rows that are there.
+#[test]
+fn bounds_hold_for_every_row_group() {
+    let mut encoder = encoder();
+    let mut builder = BatchBuilder::new();
+    let value = Some(&br#"{"k":"text"}"#[..]);
+    builder.push(&NewRecord { timestamp_ms: 0, key: None, value, headers: &[] }).unwrap();
+    encoder.append(0, &[builder.build().unwrap()], 0, 1).unwrap();
+    let shape = FileShape::of(encoder.mapping()).unwrap();
+    let mut writer = DataFileWriter::new(&shape, FileSlot::Day(None)).unwrap();
+    let (first, last) = ("a".repeat(200), "z".repeat(200));
+    for text in [&*last, "m", &*first] {
+        let column = |field: &std::sync::Arc<arrow_schema::Field>| -> arrow_array::ArrayRef {
+            match field.name().as_str() {
+                "_kafka_partition" => std::sync::Arc::new(arrow_array::Int32Array::from(vec![0])),
+                "_kafka_offset" => std::sync::Arc::new(arrow_array::Int64Array::from(vec![0])),
+                "k" => std::sync::Arc::new(arrow_array::StringArray::from(vec![text])),
+                _ => arrow_array::new_null_array(field.data_type(), 1),
+            }
+        };
+        let columns = shape.schema.fields().iter().map(column).collect();
+        writer.write(&RecordBatch::try_new(shape.schema.clone(), columns).unwrap()).unwrap();
+        writer.end_row_group().unwrap();
+    }
+    let file = writer.finish().unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file.bytes.clone()).unwrap();
+    assert_eq!((reader.metadata().num_row_groups(), file.split_offsets.len()), (3, 3));
+    let id = FIRST_JSON_FIELD;
+    let max = format!("{}{{", "z".repeat(15));
+    assert_eq!(file.bounds[&id], Bounds::Text { min: "a".repeat(16), max: Some(max) });
+    assert_eq!(file.nulls[&id], 0);
 }

@@ -19,10 +19,11 @@ mod updates;
 pub(crate) use namespaces::PropertyChanges;
 pub(crate) use updates::{NewTable, TableCommit};
 
-use crate::bridge::{Bridge, ENABLE_CONFIG};
+use crate::bridge::Bridge;
 use crate::commit::{LoadedTable, is_compressed, metadata_file, put, read_metadata};
 use crate::place::TablePlace;
 use crate::pointer::{PointerMove, TablePointer};
+use crate::table_settings::ENABLE_CONFIG;
 use bytes::Bytes;
 use floe_env::{Error, ErrorKind};
 use floe_metadata::facts::{Change, ChangeOutcome};
@@ -130,7 +131,7 @@ impl Bridge {
     pub(crate) async fn external_version(&self, pointer: &TablePointer) -> Result<Version, Error> {
         let place = self.place_of(pointer);
         let key = place.key_of(&pointer.metadata_location)?;
-        let (metadata_json, _) = read_metadata(self.store(), &key).await?;
+        let (metadata_json, _) = read_metadata(self.env(), self.store(), &key).await?;
         Ok(Version { location: Some(pointer.metadata_location.clone()), place, metadata_json })
     }
 
@@ -139,7 +140,7 @@ impl Bridge {
         let Some(topic) = pointer.topic() else {
             let place = self.place_of(&pointer);
             let key = place.key_of(&pointer.metadata_location)?;
-            let (_, metadata) = read_metadata(self.store(), &key).await?;
+            let (_, metadata) = read_metadata(self.env(), self.store(), &key).await?;
             return Ok(Some(Current { pointer, place, metadata }));
         };
         let table: Option<Arc<LoadedTable>> =

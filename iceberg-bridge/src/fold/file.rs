@@ -2,12 +2,10 @@
 //! manifest entry comes of its sources' entries. Pure.
 
 use super::rows::Job;
-use crate::encode::FileSlot;
+use crate::encode::{FileSlot, ROW_GROUP_BYTES, column_bytes, split_offsets};
 use crate::error::parquet_error;
-use crate::projection::index_of;
-use crate::schema::{SPEC_DAY, SPEC_UNPARTITIONED, field};
+use crate::schema::{SPEC_DAY, SPEC_UNPARTITIONED};
 use arrow_array::RecordBatch;
-use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
 use floe_env::{Error, Result};
 use iceberg::spec::{
@@ -15,15 +13,10 @@ use iceberg::spec::{
 };
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::metadata::ParquetMetaData;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
 use std::collections::BTreeMap;
 
-/// Compressed bytes of a row group, about.
-const ROW_GROUP_BYTES: usize = 16 << 20;
-const ZSTD_LEVEL: i32 = 3;
+/// Files that stay are worth more than those that will be folded.
+pub(super) const ZSTD_LEVEL: i32 = 3;
 
 /// A folded file in memory.
 #[derive(Debug)]
@@ -45,7 +38,7 @@ pub(super) struct FileWriter {
 impl FileWriter {
     pub(super) fn new(job: &Job) -> Result<Self> {
         let options = ArrowWriterOptions::new()
-            .with_properties(properties(job))
+            .with_properties(job.properties.clone())
             .with_schema_root("table".to_owned())
             .with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(Vec::new(), job.schema.clone(), options)
@@ -74,65 +67,6 @@ impl FileWriter {
             bytes: Bytes::from(std::mem::take(self.writer.inner_mut())),
         })
     }
-}
-
-fn properties(job: &Job) -> WriterProperties {
-    let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a level that zstd has");
-    let mut properties = WriterProperties::builder()
-        .set_created_by("floe".to_owned())
-        .set_compression(Compression::ZSTD(level))
-        .set_statistics_enabled(EnabledStatistics::None)
-        .set_max_row_group_row_count(None);
-    for name in &job.ordered {
-        let column = ColumnPath::from(name.as_str());
-        properties = properties.set_column_statistics_enabled(column, EnabledStatistics::Page);
-    }
-    // Values and offsets hardly ever repeat: a dictionary of them is work for nothing.
-    for id in [field::OFFSET, field::VALUE] {
-        if let Some(column) = index_of(&job.schema, id) {
-            let column = ColumnPath::from(job.schema.field(column).name().as_str());
-            properties = properties.set_column_dictionary_enabled(column, false);
-        }
-    }
-    properties.build()
-}
-
-/// Names of the columns that get statistics: numbers and times at the top that have bounds in every
-/// source. Texts and bytes have none, so that none is ever cut short.
-pub(super) fn columns_with_statistics(schema: &Schema, sources: &[DataFile]) -> Vec<String> {
-    let bounded = sources.first().map(DataFile::lower_bounds).cloned().unwrap_or_default();
-    let is_everywhere = |id: &i32| sources.iter().all(|file| file.lower_bounds().contains_key(id));
-    let mut names: Vec<String> = bounded
-        .keys()
-        .filter(|id| is_everywhere(id))
-        .filter_map(|id| Some(schema.field(index_of(schema, *id)?)))
-        .filter(|field| {
-            let kind = field.data_type();
-            kind.is_integer() || matches!(kind, DataType::Timestamp(..) | DataType::Date32)
-        })
-        .map(|field| field.name().clone())
-        .collect();
-    names.sort();
-    names
-}
-
-fn column_bytes(metadata: &ParquetMetaData) -> BTreeMap<i32, u64> {
-    let mut bytes = BTreeMap::new();
-    for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
-        let info = column.column_descr().self_type().get_basic_info();
-        if info.has_id() {
-            let size = u64::try_from(column.compressed_size()).unwrap_or(0);
-            *bytes.entry(info.id()).or_default() += size;
-        }
-    }
-    bytes
-}
-
-fn split_offsets(metadata: &ParquetMetaData) -> Vec<i64> {
-    let first_columns = metadata.row_groups().iter().filter_map(|group| group.columns().first());
-    first_columns
-        .map(|column| column.dictionary_page_offset().unwrap_or(column.data_page_offset()))
-        .collect()
 }
 
 /// The manifest entry of a folded file that stands, or will stand, at `url`.

@@ -11,9 +11,10 @@
 //! | `rows.rs` | merges sorted files into one sorted file, or into one a day |
 //! | `file.rs` | writes it, and its manifest entry from those of its sources |
 //!
-//! One fold runs at a time. It holds its sources and its result in memory, each at most as large as
-//! a full file, and is the upkeep's, so that no commit waits for it but for the moment of its own.
-//! Cost: a GET a source, a PUT for the file, and what a commit costs.
+//! One fold runs at a time. It holds its sources, their next rows and its result in memory, each
+//! about as large as a full file at most, and is the upkeep's, so that no commit waits for it but
+//! for the moment of its own. A source that cannot be read is left out of further folds; readers of
+//! the table will meet it. Cost: a GET a source, a PUT for the file, and what a commit costs.
 
 mod file;
 mod plan;
@@ -24,7 +25,8 @@ mod tests;
 pub use plan::FoldRules;
 
 use crate::bridge::Bridge;
-use crate::commit::{CommitEnd, LoadedTable, Removed, StagedFile, put};
+use crate::commit::{CommitEnd, LoadedTable, Removed, StagedFile, delete_unnamed, put};
+use crate::encode::{json_ids, writer_properties};
 use crate::projection::arrow_schema_of;
 use crate::worker::Worker;
 use file::{Merged, data_file_of};
@@ -33,8 +35,8 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use iceberg::spec::{DataFile, ManifestContentType};
 use kfs::TopicId;
 use plan::{Candidate, Fold, plan};
-use rows::{Job, merge};
-use std::collections::BTreeMap;
+use rows::{Failure, Job, merge};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,6 +44,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MANIFESTS_MAX: usize = 200;
 /// Objects that a fold reads at the same time.
 const READS_MAX: usize = 8;
+/// Unreadable files that are known of a table. With more of them it is not folded.
+const UNREADABLE_MAX: usize = 1000;
 /// Table property: how large a full file is, bytes.
 const FILE_BYTES_PROPERTY: &str = "write.target-file-size-bytes";
 
@@ -56,6 +60,15 @@ pub struct FoldCounts {
     pub bytes: AtomicU64,
 }
 
+/// The files of a table.
+struct Found {
+    /// Those that may be folded: Floe's own, while nobody has written deletes, which belong to the
+    /// files that they were written for.
+    candidates: Vec<Candidate>,
+    /// How many are as large as they get.
+    full_files: u64,
+}
+
 /// What is known of folding.
 #[derive(Debug, Default)]
 pub(crate) struct FoldState {
@@ -63,13 +76,32 @@ pub(crate) struct FoldState {
     at: Option<TopicId>,
     /// The version of each table in which there was nothing to fold, and when it was looked at.
     idle: BTreeMap<TopicId, (u64, Instant)>,
+    /// Addresses of files that cannot be read.
+    unreadable: BTreeMap<TopicId, BTreeSet<String>>,
+}
+
+impl FoldState {
+    /// Without the files that are known to be unreadable.
+    fn readable(&self, topic: TopicId, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+        if let Some(unreadable) = self.unreadable.get(&topic) {
+            candidates.retain(|candidate| !unreadable.contains(candidate.file.file_path()));
+        }
+        candidates
+    }
+
+    /// False if there are too many.
+    fn note_unreadable(&mut self, topic: TopicId, file: &DataFile) -> bool {
+        let known = self.unreadable.entry(topic).or_default();
+        known.len() < UNREADABLE_MAX && known.insert(file.file_path().to_owned())
+    }
 }
 
 impl Bridge {
-    /// Looks at the next table that may have something to fold, and folds it. True if it did.
+    /// Looks at the next table that may have something to fold, and folds it. True if there may be
+    /// more to fold in it.
     pub(crate) async fn fold_next(&self) -> Result<bool> {
         let Some(worker) = self.next_to_fold() else { return Ok(false) };
-        let Some(base) = worker.newest() else { return Ok(false) };
+        let Some(base) = worker.newest().await? else { return Ok(false) };
         let version = base.pointer.metadata_version;
         let folded = self.fold(&worker, base).await;
         if !matches!(folded, Ok(true)) {
@@ -85,8 +117,9 @@ impl Bridge {
         let workers = self.workers();
         let mut state = self.fold_state().lock();
         state.idle.retain(|topic, _| workers.contains_key(topic));
+        state.unreadable.retain(|topic, _| workers.contains_key(topic));
         let is_due = |worker: &Arc<Worker>| {
-            let Some(table) = worker.newest().filter(|table| table.stopped.is_none()) else {
+            let Some(table) = worker.head().filter(|table| table.stopped.is_none()) else {
                 return false;
             };
             let Some((version, at)) = state.idle.get(&worker.topic) else { return true };
@@ -103,23 +136,29 @@ impl Bridge {
     }
 
     async fn fold(&self, worker: &Worker, base: Arc<LoadedTable>) -> Result<bool> {
-        let candidates = self.candidates(&base).await?;
         let rules = self.config().fold.for_files_of(full_file_bytes(&base));
+        let Found { candidates, full_files } = self.look_through(&base, &rules).await?;
+        worker.note_full_files(full_files);
+        let candidates = self.fold_state().lock().readable(worker.topic, candidates);
         let Some(fold) = plan(candidates, &rules, self.env().now_ms()) else { return Ok(false) };
-        let merged = self.merged(&base, &fold).await?;
-        let mut files = Vec::with_capacity(merged.len());
-        for merged in merged {
-            let key = base.place.folded_key(self.env(), fold.generation + 1);
-            let data_file = data_file_of(&merged, &fold.files, base.place.url_of(&key)?)?;
-            let bytes = merged.bytes.len() as u64;
-            // Before the commit, so that no look waits for it.
-            put(self.shared_store(), key.clone(), merged.bytes).await?;
-            files.push((StagedFile { data_file, key, bytes: None }, bytes));
-        }
-        let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
-        let removed: Removed =
-            fold.files.into_iter().map(|file| (file.file_path().to_owned(), file)).collect();
-        let (count, files) = (removed.len(), files.into_iter().map(|(file, _)| file).collect());
+        let merged = match self.merged(&base, &fold).await {
+            Ok(merged) => merged,
+            Err(Failure { source, error }) => {
+                let file = source.and_then(|source| fold.files.get(source));
+                let is_new = |file| self.fold_state().lock().note_unreadable(worker.topic, file);
+                let Some(file) = file.filter(|file| is_new(file)) else { return Err(error) };
+                let (topic, file) = (&worker.topic_name, file.file_path());
+                tracing::error!(%topic, file, %error, "a table's file cannot be read");
+                return Ok(true);
+            }
+        };
+        let mut removed: Removed = fold.files.iter().cloned().collect();
+        // Before the commit, so that no look waits for it.
+        removed.locate(&self.shared_store(), &base).await?;
+        let files = self.put_merged(&base, &fold, merged).await?;
+        worker.count_puts(files.len() as u64);
+        let bytes: u64 = files.iter().map(|file| file.data_file.file_size_in_bytes()).sum();
+        let count = removed.len();
         let CommitEnd::Committed(table) = worker.replace(base, removed, files).await? else {
             return Ok(false);
         };
@@ -131,17 +170,43 @@ impl Bridge {
         Ok(true)
     }
 
-    /// Files of the table that may be folded: Floe's own, while nobody has written deletes, which
-    /// belong to the files that they were written for.
-    async fn candidates(&self, base: &LoadedTable) -> Result<Vec<Candidate>> {
-        let mut manifests: Vec<_> = base.manifests.iter().collect();
-        if manifests.iter().any(|manifest| manifest.content == ManifestContentType::Deletes) {
-            return Ok(Vec::new());
+    /// Puts the files; none is left where one fails.
+    async fn put_merged(
+        &self,
+        base: &LoadedTable,
+        fold: &Fold,
+        merged: Vec<Merged>,
+    ) -> Result<Vec<StagedFile>> {
+        let mut files = Vec::with_capacity(merged.len());
+        let mut puts = Vec::with_capacity(merged.len());
+        for merged in merged {
+            let key = base.place.folded_key(self.env(), fold.generation + 1);
+            let data_file = data_file_of(&merged, &fold.files, base.place.url_of(&key)?)?;
+            puts.push((key.clone(), merged.bytes));
+            files.push(StagedFile { data_file, key, bytes: None });
         }
+        for (key, bytes) in puts {
+            if let Err(error) = put(self.shared_store(), key, bytes).await {
+                let keys: Vec<String> = files.into_iter().map(|file| file.key).collect();
+                delete_unnamed(self.store(), &keys).await;
+                return Err(error);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Reads which files the table has.
+    async fn look_through(&self, base: &LoadedTable, rules: &FoldRules) -> Result<Found> {
+        let (deletes, mut manifests): (Vec<_>, Vec<_>) = base
+            .manifests
+            .iter()
+            .partition(|manifest| manifest.content == ManifestContentType::Deletes);
         manifests.sort_by_key(|manifest| std::cmp::Reverse(manifest.sequence_number));
-        let mut candidates = Vec::new();
+        let (mut candidates, mut full_files) = (Vec::new(), 0);
         for manifest in manifests.into_iter().take(MANIFESTS_MAX) {
             for file in base.files_of(self.store(), manifest).await? {
+                let is_full = file.data_file.file_size_in_bytes() >= rules.full_bytes();
+                full_files += u64::from(is_full);
                 let Some(generation) = base.place.generation_of(file.data_file.file_path()) else {
                     continue;
                 };
@@ -156,29 +221,35 @@ impl Bridge {
                 });
             }
         }
-        Ok(candidates)
+        if !deletes.is_empty() {
+            candidates.clear();
+        }
+        Ok(Found { candidates, full_files })
     }
 
-    async fn merged(&self, base: &LoadedTable, fold: &Fold) -> Result<Vec<Merged>> {
+    async fn merged(&self, base: &LoadedTable, fold: &Fold) -> Result<Vec<Merged>, Failure> {
         let (store, place) = (self.shared_store(), &base.place);
-        let reads = fold.files.iter().map(|file| {
+        let reads = fold.files.iter().enumerate().map(|(source, file)| {
             let (store, key) = (store.clone(), place.key_of(file.file_path()));
             async move {
                 let key = key?;
                 let missing = || Error::corrupt(format!("object `{key}` is missing"));
-                store.get(&key).await?.ok_or_else(missing)
+                let found = store.get(&key).await?;
+                found.ok_or_else(missing).map_err(Failure::of(source))
             }
         });
         let reads: Vec<_> = reads.collect();
         let sources = stream::iter(reads).buffered(READS_MAX).try_collect().await?;
         let schema = arrow_schema_of(base.metadata.current_schema())?;
-        let ordered = file::columns_with_statistics(&schema, &fold.files);
-        let job = Job { schema, ordered, spec_id: fold.spec_id };
+        let properties = writer_properties(&schema, &json_ids(&base.mapping), file::ZSTD_LEVEL);
+        let decoded_bytes_max = usize::try_from(self.config().fold.file_bytes_max);
+        let decoded_bytes_max = decoded_bytes_max.unwrap_or(usize::MAX);
+        let job = Job { schema, properties, spec_id: fold.spec_id, decoded_bytes_max };
         let expected: u64 = fold.files.iter().map(DataFile::record_count).sum();
         let merged = self.env().blocking(move || merge(&job, sources)).await?;
         let rows: u64 = merged.iter().map(|merged| merged.rows).sum();
         if rows != expected {
-            return Err(Error::bug(format!("{expected} rows became {rows}")));
+            return Err(Error::bug(format!("{expected} rows became {rows}")).into());
         }
         Ok(merged)
     }

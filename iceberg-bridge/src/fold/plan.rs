@@ -20,7 +20,7 @@ const FULL_PERCENT: u64 = 75;
 /// When files are folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldRules {
-    /// Bytes of a full file, unless the table says otherwise; more than the table says never.
+    /// Bytes of a full file. A table may have smaller ones, never larger.
     pub file_bytes_max: u64,
     /// So many files as they were committed are folded.
     pub fresh_files: usize,
@@ -54,6 +54,11 @@ impl FoldRules {
         Self { file_bytes_max, ..self }
     }
 
+    /// Bytes of a file that is not small any more.
+    pub(super) fn full_bytes(&self) -> u64 {
+        self.file_bytes_max / 100 * FULL_PERCENT
+    }
+
     fn files_of(&self, generation: u8) -> usize {
         match generation {
             0 => self.fresh_files,
@@ -85,7 +90,7 @@ pub(super) struct Fold {
 
 /// The fold that leaves the fewest files, if one is due.
 pub(super) fn plan(candidates: Vec<Candidate>, rules: &FoldRules, now_ms: i64) -> Option<Fold> {
-    let full_bytes = rules.file_bytes_max / 100 * FULL_PERCENT;
+    let full_bytes = rules.full_bytes();
     let mut groups: BTreeMap<(i32, String, u8), Vec<Candidate>> = BTreeMap::new();
     let mut newest_ms: BTreeMap<(i32, String), i64> = BTreeMap::new();
     for candidate in candidates {

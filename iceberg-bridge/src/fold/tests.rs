@@ -1,15 +1,19 @@
 use super::plan::{Candidate, Fold, FoldRules, plan};
 use crate::commit::LoadedTable;
 use crate::commit::tests_support::table_files;
-use crate::tests::support::World;
+use crate::tests::json_rows::json_rows;
+use crate::tests::support::{Fault, World};
 use crate::{Bridge, LookAnswer};
 use floe_env::Env;
 use floe_env::simulated::Node;
+use floe_store::ObjectStore;
 use iceberg::spec::{
-    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Operation, Struct,
+    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Operation, Struct,
 };
-use kfs::TopicId;
+use kfs::{BatchBuilder, NewRecord, PartitionIndex, TopicId, TopicPartition};
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 const MINUTE_MS: i64 = 60_000;
@@ -244,6 +248,118 @@ async fn rows_of_many_days_stay_together_until_a_day_is_worth_a_file() {
     let of_day: Vec<_> = files.iter().filter(|file| *file.partition() == day).collect();
     assert_eq!(of_day.len(), 1);
     assert_eq!(of_day[0].record_count(), 3200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_file_that_cannot_be_read_keeps_no_other_from_being_folded() {
+    for is_there in [true, false] {
+        let world = World::new();
+        let topic = world.topic("t", 1).await;
+        let bridge = folding_bridge(&world, 2);
+        for round in 0..6 {
+            world.append(topic, 0, round..round + 1);
+            look(&bridge).await;
+        }
+        let table = newest(&bridge).await;
+        let files = table_files(&world.store, &table).await;
+        let bad = files.iter().find(|file| file.lower_bounds()[&2] == Datum::long(2)).unwrap();
+        let key = table.place.key_of(bad.file_path()).unwrap();
+        world.store.objects.delete(std::slice::from_ref(&key)).await.unwrap();
+        if is_there {
+            let garbage = bytes::Bytes::from(vec![7; 1000]);
+            world.store.objects.put(&key, vec![garbage]).await.unwrap();
+        }
+        assert!(fold_all(&bridge).await >= 2, "it is found, and the others are folded");
+        let left = table_files(&world.store, newest(&bridge).await.as_ref()).await;
+        assert_eq!(left.len(), 2);
+        let mut rows: Vec<u64> = left.iter().map(DataFile::record_count).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, [1, 5]);
+        assert!(left.iter().any(|file| file.file_path() == bad.file_path()), "it stays");
+        // Nothing is left to fold until more comes.
+        assert_eq!(fold_all(&bridge).await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fold_whose_put_fails_leaves_nothing() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = folding_bridge(&world, 2);
+    for round in 0..4 {
+        world.append(topic, 0, round..round + 1);
+        look(&bridge).await;
+    }
+    let before = world.store.keys().await;
+    for works in 0..3 {
+        let faults = [vec![Fault::None; works], vec![Fault::Refused; 10]].concat();
+        world.store.put_faults.plan(faults);
+        let base = newest(&bridge).await;
+        let worker = bridge.workers()[&topic].clone();
+        bridge.fold(&worker, base).await.unwrap_err();
+        assert_eq!(world.store.keys().await, before, "{works} puts had worked");
+    }
+    world.store.put_faults.plan([]);
+}
+
+/// Records of all types, a file each; what a file lacks comes later.
+const TYPED: [&str; 4] = [
+    r#"{"n":1,"d":1.5,"t":"b","s":{"x":1,"y":"in"},"l":[1,2],"o":[{"k":1}]}"#,
+    r#"{"n":-5,"d":-0.25,"t":"abc","s":{"x":2},"l":[],"o":[{"k":2},null]}"#,
+    r#"{"n":9,"d":7.0,"t":"z","s":{"y":"only"},"l":[3,null],"late":true}"#,
+    r#"{"n":4,"d":0.5,"t":"m","s":{"x":-7,"new":2.5},"o":[{"k":3,"m":[["deep"]]}],"late":false}"#,
+];
+
+#[tokio::test(start_paused = true)]
+async fn doubles_structs_and_lists_are_folded_and_their_bounds_merged() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = folding_bridge(&world, 2);
+    for value in TYPED {
+        let mut builder = BatchBuilder::new();
+        let value = Some(value.as_bytes());
+        builder.push(&NewRecord { timestamp_ms: 0, key: None, value, headers: &[] }).unwrap();
+        let place = TopicPartition { topic, partition: PartitionIndex(0) };
+        world.log.append(place, &builder.build().unwrap()).unwrap();
+        look(&bridge).await;
+    }
+    assert_eq!(fold_all(&bridge).await, 1);
+    let table = newest(&bridge).await;
+    let files = table_files(&world.store, &table).await;
+    assert_eq!(files.len(), 1);
+    let key = table.place.key_of(files[0].file_path()).unwrap();
+    let bytes = world.store.get(&key).await.unwrap().unwrap();
+    let rows: Vec<Value> = json_rows(bytes.clone()).into_iter().map(|(_, row)| row).collect();
+    let expected: Vec<Value> =
+        TYPED.iter().map(|value| serde_json::from_str(value).unwrap()).collect();
+    assert_eq!(rows, expected);
+    let id = |name: &str| table.metadata.current_schema().field_by_name(name).unwrap().id;
+    let bounds = |name: &str| {
+        let (lower, upper) = (files[0].lower_bounds(), files[0].upper_bounds());
+        (lower.get(&id(name)).cloned(), upper.get(&id(name)).cloned())
+    };
+    assert_eq!(bounds("n"), (Some(Datum::long(-5)), Some(Datum::long(9))));
+    assert_eq!(bounds("d"), (Some(Datum::double(-0.25)), Some(Datum::double(7.0))));
+    assert_eq!(bounds("t"), (Some(Datum::string("abc")), Some(Datum::string("z"))));
+    // Nobody has counted a column that two of the files lack.
+    assert_eq!(bounds("late"), (None, None));
+    // Statistics inside the file are those of a file that was committed.
+    let reader = SerializedFileReader::new(bytes).unwrap();
+    let group = reader.metadata().row_group(0);
+    let with_statistics: Vec<String> = group
+        .columns()
+        .iter()
+        .filter(|column| column.statistics().is_some())
+        .map(|column| column.column_path().string())
+        .filter(|name| !name.starts_with("_kafka_"))
+        .collect();
+    let numbers = ["n", "d", "s.x", "s.new", "l.list.element", "o.list.element.k"];
+    assert_eq!(sorted(with_statistics), sorted(numbers.map(str::to_owned).to_vec()));
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
 }
 
 #[test]

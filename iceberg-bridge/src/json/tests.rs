@@ -32,6 +32,8 @@ fn numbers_keep_what_64_bits_hold() {
     let cases = [
         ("0", Token::Integer(0)),
         ("-0", Token::Integer(0)),
+        ("-999999999999999999", Token::Integer(-999_999_999_999_999_999)),
+        ("1000000000000000000", Token::Integer(1_000_000_000_000_000_000)),
         ("9223372036854775807", Token::Integer(i64::MAX)),
         ("-9223372036854775808", Token::Integer(i64::MIN)),
         ("9223372036854775808", Token::HugeNumber),

@@ -20,22 +20,21 @@ const ESCAPE: &str = "field";
 
 /// The name of a column of `key`; `taken` has its neighbours' names, lower-cased.
 pub(crate) fn column_name(key: &str, suffix: Option<&str>, taken: &BTreeSet<String>) -> String {
-    let mut name = escaped(key);
+    let is_odd = |c: char| c == '.' || c.is_control();
+    let shown: String = key.chars().map(|c| if is_odd(c) { '_' } else { c }).collect();
+    let mut name = escaped(shown);
     if let Some(suffix) = suffix {
-        name.push_str("__");
-        name.push_str(suffix);
+        name = escaped(format!("{name}__{suffix}"));
     }
     let is_free = |name: &str| !taken.contains(&name.to_lowercase());
     if is_free(&name) {
         return name;
     }
-    let numbered = (2_u64..).map(|number| format!("{name}__{number}"));
+    let numbered = (2_u64..).map(|number| escaped(format!("{name}__{number}")));
     numbered.into_iter().find(|name| is_free(name)).unwrap_or(name)
 }
 
-fn escaped(key: &str) -> String {
-    let is_odd = |c: char| c == '.' || c.is_control();
-    let name: String = key.chars().map(|c| if is_odd(c) { '_' } else { c }).collect();
+fn escaped(name: String) -> String {
     let lower = name.to_lowercase();
     let is_reserved = RESERVED.contains(&lower.as_str())
         || RESERVED_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));

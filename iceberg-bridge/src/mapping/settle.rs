@@ -56,25 +56,39 @@ pub(crate) fn settle(
 
 impl Settling<'_, '_> {
     fn object(&mut self, node: NodeIndex, object: usize) -> Result<(), Misfit> {
-        let mapping = self.mapping;
-        let fields = &mapping.node(node).fields;
+        let around = self.mapping.node(node);
+        self.members(around, object, |settling, key, path, value| {
+            settling.keys.push(key);
+            let is_placed = settling.value(around, path, value)?;
+            settling.keys.pop();
+            Ok(is_placed)
+        })
+    }
+
+    /// Gives each key of an object its path. `settle` is handed the key, its path if it has one,
+    /// and the place of its value; a key for which it answers false is dropped.
+    fn members(
+        &mut self,
+        around: &Node,
+        object: usize,
+        mut settle: impl FnMut(&mut Self, Text, Option<PathIndex>, usize) -> Result<bool, Misfit>,
+    ) -> Result<(), Misfit> {
         let inside = self.tokens.inside(object);
         let (mut at, mut expected, mut highest) = (inside.start, 0, 0);
         while at < inside.end {
             let value = at + 1;
+            // Asked before the value is settled, which may make it one token.
             let next = self.tokens.behind(value);
             if let Token::Key(text, settled) = self.tokens.at(at)
                 && settled != DROPPED
             {
-                let path = fields.path_of(self.tokens.text(text), expected);
+                let path = around.fields.path_of(self.tokens.text(text), expected);
                 if let Some(path) = path {
                     self.check_single(inside.start, at, path, highest)?;
                     expected = path as usize + 1;
                     highest = highest.max(expected);
                 }
-                self.keys.push(text);
-                let is_placed = self.value(mapping.node(node), path, value)?;
-                self.keys.pop();
+                let is_placed = settle(self, text, path, value)?;
                 let path = path.filter(|_| is_placed).unwrap_or(DROPPED);
                 self.tokens.set(at, Token::Key(text, path));
             }
@@ -180,28 +194,15 @@ impl Settling<'_, '_> {
     }
 
     fn object_in_list(&mut self, node: NodeIndex, object: usize) -> Result<(), Misfit> {
-        let mapping = self.mapping;
-        let fields = &mapping.node(node).fields;
-        let inside = self.tokens.inside(object);
-        let (mut at, mut expected, mut highest) = (inside.start, 0, 0);
-        while at < inside.end {
-            if let Token::Key(text, settled) = self.tokens.at(at)
-                && settled != DROPPED
-            {
-                let path = fields.path_of(self.tokens.text(text), expected);
-                if let Some(path) = path {
-                    self.check_single(inside.start, at, path, highest)?;
-                    expected = path as usize + 1;
-                    highest = highest.max(expected);
-                    for node in fields.paths[path as usize].columns.into_iter().flatten() {
-                        self.in_list(node, at + 1)?;
-                    }
-                }
-                self.tokens.set(at, Token::Key(text, path.unwrap_or(DROPPED)));
+        let around = self.mapping.node(node);
+        self.members(around, object, |settling, _, path, value| {
+            let Some(path) = path else { return Ok(false) };
+            let columns = around.fields.paths[path as usize].columns;
+            for column in columns.into_iter().flatten() {
+                settling.in_list(column, value)?;
             }
-            at = self.tokens.behind(at + 1);
-        }
-        Ok(())
+            Ok(true)
+        })
     }
 
     fn placed_or_rescued(

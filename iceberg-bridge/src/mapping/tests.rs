@@ -61,6 +61,12 @@ fn reserved_names_are_escaped_at_every_level() {
                     field_Change_type long, s struct<field_pos long>";
     assert_eq!(columns(&mapping), expected);
     assert_eq!(columns(&folded(&[r#"{"_kafka":1,"_files":1}"#])), "_kafka long, _files long");
+    // What a suffix makes of a name may be reserved too.
+    let mapping =
+        folded(&[r#"{"_kafka":1,"_change":1}"#, r#"{"_kafka":"a","_KAFKA":1,"_change":true}"#]);
+    let expected = "_kafka long, _change long, field_kafka__string string, \
+                    field_KAFKA__2 long, field_change__bool bool";
+    assert_eq!(columns(&mapping), expected);
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod files;
 #[cfg(test)]
 mod tests;
 
-use crate::commit::{is_compressed, metadata_file, put};
+use crate::commit::{is_compressed, metadata_file, put, read_metadata};
 use crate::place::TablePlace;
 use crate::pointer::{FactPointers, TablePointer, TablePointers};
 use bytes::Bytes;
@@ -67,12 +67,7 @@ impl Tables {
     }
 
     async fn pointers(&self) -> Result<Vec<TablePointer>> {
-        let pointers = FactPointers::new(self.metadata.clone());
-        let mut found = Vec::new();
-        for (name, _) in self.metadata.tables(None).await? {
-            found.extend(pointers.by_name(&name.namespace, &name.table).await?);
-        }
-        Ok(found)
+        FactPointers::new(self.metadata.clone()).all().await
     }
 
     async fn recorded(&self) -> Result<Option<String>> {
@@ -151,8 +146,7 @@ impl Tables {
             .ok_or_else(|| Error::corrupt(format!("{location} is no file of the table's")))?;
         let mut rewriter = Rewriter::new(self, place.clone(), from);
         let key = rewriter.key_of(location)?;
-        let (metadata_json, metadata) =
-            crate::commit::read_metadata(self.store.as_ref(), &key).await?;
+        let (metadata_json, metadata) = read_metadata(&self.env, self.store.as_ref(), &key).await?;
         let mut json: Value = serde_json::from_slice(&metadata_json)
             .map_err(|error| Error::corrupt("table metadata is no JSON").with_source(error))?;
         rewriter.readdress(&mut json);

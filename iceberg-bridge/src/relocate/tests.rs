@@ -83,7 +83,8 @@ async fn a_moved_store_is_refused_until_its_tables_are_relocated() {
     assert!(old.check_address().await.is_err());
     let pointers = FactPointers::new(world.metadata.clone());
     let pointer = pointers.by_name("kafka", "t").await.unwrap().unwrap();
-    let moved = crate::commit::LoadedTable::load(new.store.as_ref(), world.cluster, pointer);
+    let store = new.store.as_ref();
+    let moved = crate::commit::LoadedTable::load(&new.env, store, world.cluster, pointer);
     let moved = moved.await.unwrap();
     assert_eq!((&moved.stopped, &moved.progress), (&None, &before.progress));
     assert_eq!(moved.metadata.location(), moved.place.url());

@@ -11,19 +11,27 @@
 //! A folder whose table is not the topic's, or whose topic is gone and did not leave it to
 //! [`crate::removal`], comes of a creation that lost. None can win later, so it is deleted.
 //!
+//! While the metadata store says that deletion is stopped (it was put back from a backup, and does
+//! not know of all tables and versions), there is no pass.
+//!
 //! Cost of a pass: a LIST for a thousand files, and the manifests of so many snapshots as it takes
 //! to find every file; without orphans mostly those of the newest.
 
+mod lost;
 mod marks;
 mod reach;
+
+pub use lost::{LostFiles, lost_files};
 
 use crate::bridge::Bridge;
 use crate::commit::LoadedTable;
 use crate::place::TablePlace;
-use crate::pointer::TablePointer;
+use crate::pointer::{TablePointer, TablePointers};
 use floe_env::{Instant, Result};
+use floe_metadata::MetadataStore;
 use floe_metadata::facts::ChangeOutcome;
-use kfs::TopicId;
+use floe_store::ObjectStore;
+use kfs::{ClusterId, TopicId};
 use marks::Marks;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,8 +45,6 @@ const FILES_PER_PAGE: usize = 1000;
 const MARKS_MAX: usize = 1000;
 /// A folder with more files is not swept: their names would take too much memory.
 const FOLDER_FILES_MAX: usize = 1_000_000;
-/// Removed tables that are known to still have their folders.
-const REMOVED_TABLES_MAX: usize = 100_000;
 
 /// When files are taken for orphans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +79,63 @@ pub(crate) struct SweepState {
     began: Option<Instant>,
 }
 
+/// Whose a folder of table files is.
+pub(super) enum Owner {
+    /// This table's.
+    Table(Box<TablePointer>),
+    /// A table's that may be in the making, or a removed one's.
+    Another,
+    /// A table's that nobody made, and nobody will.
+    Nobody,
+}
+
+async fn owner_of(
+    pointers: &dyn TablePointers,
+    metadata: &MetadataStore,
+    topic: TopicId,
+    table: Uuid,
+) -> Result<Owner> {
+    let of_pointer = |pointer: TablePointer| match pointer.table_id == table {
+        true => Owner::Table(Box::new(pointer)),
+        false => Owner::Nobody,
+    };
+    if let Some(pointer) = pointers.by_topic(topic).await? {
+        return Ok(of_pointer(pointer));
+    }
+    if metadata.topic_by_id(topic).await?.is_some() {
+        return Ok(Owner::Another);
+    }
+    // The table may have been made between the two questions, and its topic deleted since. From now
+    // on none is made.
+    if let Some(pointer) = pointers.by_topic(topic).await? {
+        return Ok(of_pointer(pointer));
+    }
+    let is_removed = pointers.is_removed(topic, table).await?;
+    Ok(if is_removed { Owner::Another } else { Owner::Nobody })
+}
+
+/// The name of the first folder of table files behind another.
+pub(crate) async fn next_folder(
+    store: &dyn ObjectStore,
+    cluster: ClusterId,
+    after: Option<String>,
+) -> Result<Option<String>> {
+    let root = format!("{cluster}/tables");
+    // Behind `data` and `metadata`, and so behind all that is in the folder.
+    let behind = after.map(|folder| format!("{root}/{folder}/z"));
+    let next = store.list(&root, behind.as_deref(), 1).await?;
+    Ok(next.first().and_then(|object| {
+        let inside = object.key.strip_prefix(&root)?.strip_prefix('/')?;
+        Some(inside.split_once('/')?.0.to_owned())
+    }))
+}
+
 impl Bridge {
     /// Sweeps the next folder, if a pass is due or under way. True if there was one.
     pub(crate) async fn sweep_orphans(&self) -> Result<bool> {
+        if !self.pointers().may_delete().await? {
+            return Ok(false);
+        }
         let now = self.env().monotonic();
         let after = {
             let mut state = self.sweep_state().lock();
@@ -89,14 +149,7 @@ impl Bridge {
             }
             state.at.clone()
         };
-        let root = format!("{}/tables", self.config().cluster);
-        // Behind `data` and `metadata`, and so behind all that is in the folder.
-        let behind = after.map(|folder| format!("{root}/{folder}/z"));
-        let next = self.store().list(&root, behind.as_deref(), 1).await?;
-        let folder = next.first().and_then(|object| {
-            let inside = object.key.strip_prefix(&root)?.strip_prefix('/')?;
-            Some(inside.split_once('/')?.0.to_owned())
-        });
+        let folder = next_folder(self.store(), self.config().cluster, after).await?;
         // Whatever comes of this folder, the next round goes on behind it.
         self.sweep_state().lock().at.clone_from(&folder);
         let Some(folder) = folder else { return Ok(false) };
@@ -107,21 +160,11 @@ impl Bridge {
     }
 
     async fn sweep_folder(&self, topic: TopicId, table: Uuid) -> Result<()> {
-        if let Some(pointer) = self.pointers().by_topic(topic).await? {
-            return match pointer.table_id == table {
-                true => self.sweep_table(topic, pointer).await,
-                false => self.delete_lost(topic, table).await,
-            };
+        match owner_of(self.pointers(), self.metadata(), topic, table).await? {
+            Owner::Table(pointer) => self.sweep_table(topic, *pointer).await,
+            Owner::Another => Ok(()),
+            Owner::Nobody => self.delete_lost(topic, table).await,
         }
-        if self.metadata().topic_by_id(topic).await?.is_some() {
-            // Its table may be in the making.
-            return Ok(());
-        }
-        let removed = self.pointers().removed(REMOVED_TABLES_MAX).await?;
-        if removed.iter().any(|removed| (removed.topic, removed.table) == (Some(topic), table)) {
-            return Ok(());
-        }
-        self.delete_lost(topic, table).await
     }
 
     /// Deletes the folder of a table that was never made, and never will be.
@@ -129,8 +172,10 @@ impl Bridge {
         let place = TablePlace::new(self.store(), self.config().cluster, topic, table);
         let page = self.store().list(place.key(), None, FILES_PER_PAGE).await?;
         let keys: Vec<String> = page.into_iter().map(|object| object.key).collect();
-        tracing::info!(%topic, %table, files = keys.len(), "files of a lost creation deleted");
-        self.delete_orphans(&keys).await
+        if self.delete_orphans(&keys).await? {
+            tracing::info!(%topic, %table, files = keys.len(), "files of a lost creation deleted");
+        }
+        Ok(())
     }
 
     async fn sweep_table(&self, topic: TopicId, pointer: TablePointer) -> Result<()> {
@@ -150,6 +195,10 @@ impl Bridge {
         if now_ms.saturating_sub(marks.marked_ms) < age_ms {
             return Ok(());
         }
+        // The pointer of a table that is stopped, or not ours, is never moved.
+        if self.newest_of(topic, &pointer).await?.is_none() {
+            return Ok(());
+        }
         // From here on no commit can bring a marked file into the table.
         if self.pointers().swap(&pointer, &pointer.swept()).await? == ChangeOutcome::Rejected {
             return Ok(());
@@ -159,7 +208,9 @@ impl Bridge {
         self.strike_reachable(&newest, &mut orphans).await?;
         let folder = newest.place.key();
         let keys: Vec<String> = orphans.iter().map(|name| format!("{folder}/{name}")).collect();
-        self.delete_orphans(&keys).await?;
+        if !self.delete_orphans(&keys).await? {
+            return Ok(());
+        }
         tracing::info!(%topic, %table, files = keys.len(), "orphans of a table deleted");
         Marks::forget(backend.as_ref(), topic, table).await
     }
@@ -169,10 +220,14 @@ impl Bridge {
         Marks::forget(self.metadata().backend().as_ref(), topic, table).await
     }
 
-    async fn delete_orphans(&self, keys: &[String]) -> Result<()> {
+    /// False where deletion is stopped by now.
+    async fn delete_orphans(&self, keys: &[String]) -> Result<bool> {
+        if !self.pointers().may_delete().await? {
+            return Ok(false);
+        }
         self.store().delete(keys).await?;
         self.sweep_counts().deleted.fetch_add(keys.len() as u64, Ordering::Relaxed);
-        Ok(())
+        Ok(true)
     }
 
     /// The newest version of a table that may be written.
@@ -214,7 +269,7 @@ impl Bridge {
 }
 
 /// Topic and table of a folder's name.
-fn ids_of(folder: &str) -> Option<(TopicId, Uuid)> {
+pub(crate) fn ids_of(folder: &str) -> Option<(TopicId, Uuid)> {
     const UUID_LENGTH: usize = 36;
     let (topic, table) = (folder.get(..UUID_LENGTH)?, folder.get(UUID_LENGTH + 1..)?);
     Some((TopicId(Uuid::parse_str(topic).ok()?), Uuid::parse_str(table).ok()?))

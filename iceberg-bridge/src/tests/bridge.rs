@@ -1,4 +1,5 @@
 use super::support::{Fault, TableRow, World};
+use crate::pointer::TablePointers;
 use crate::{Behind, Bridge, BridgeConfig, LookAnswer, TableState};
 use floe_env::simulated::Node;
 use floe_env::{Env, Lane, shutdown_signal};
@@ -41,11 +42,8 @@ async fn a_look_sees_every_record() {
     let expected = [rows(0, 0, 5..7), rows(1, 0, 0..5)].concat();
     assert_eq!(world.rows(&answer.table).await, expected);
     assert_eq!(bridge.table_names(None, 10).await.unwrap(), ["shop_orders"]);
-    let listed = world.metadata.tables(Some("kafka")).await.unwrap();
-    assert_eq!(listed.len(), 1, "the metadata store reads our pointers");
-    assert_eq!(listed[0].0.table, "shop_orders");
-    assert_eq!(listed[0].1.topic_id, Some(topic.0));
-    assert_eq!(listed[0].1.metadata_location, answer.table.pointer.metadata_location);
+    let pointer = world.pointers.by_topic(topic).await.unwrap();
+    assert_eq!(pointer.as_ref(), Some(&answer.table.pointer));
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,17 +133,151 @@ async fn a_table_with_much_to_read_is_shown_before_it_has_all() {
     for partition in 0..10 {
         world.append(topic, partition, 0..3);
     }
-    // The look gives up after 5 s, and reading takes 10: the first commit has come by then.
+    // The look gives up after 5 s, and reading takes 10: two commits have come by then.
     let bridge = world.slow_bridge(env(2));
     let answer = look(&bridge, "t").await;
-    assert_eq!(answer.table.progress.next_offsets, [3, 3]);
-    assert_eq!(answer.behind.expect("it is behind").records, 24);
-    assert_eq!(world.rows(&answer.table).await, [rows(0, 0, 0..3), rows(1, 0, 0..3)].concat());
+    assert_eq!(answer.table.progress.next_offsets, [3, 3, 3, 3]);
+    assert_eq!(answer.behind.expect("it is behind").records, 18);
+    assert_eq!(world.rows(&answer.table).await.len(), 12);
+    let status = &bridge.statuses()[0];
+    assert_eq!(status.state, TableState::Running);
+    assert_eq!(status.reason.as_deref(), Some("catching up: 18 records to go"));
+    let (clock, begun) = (env(5), env(5).monotonic());
+    look(&bridge, "t").await;
+    assert_eq!(clock.monotonic() - begun, Duration::ZERO, "nobody waits for a backfill");
     env(4).sleep(Duration::from_secs(10)).await;
     let answer = look(&bridge, "t").await;
     assert_eq!((answer.behind, answer.table.progress.next_offsets.len()), (None, 10));
     let all: Vec<TableRow> = (0..10).flat_map(|partition| rows(partition, 0, 0..3)).collect();
     assert_eq!(world.rows(&answer.table).await, all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backfill_keeps_what_it_has_when_it_is_killed_and_holds_nobody_up() {
+    let world = World::new();
+    let late = [world.topic("late", 60).await, world.topic("later", 60).await];
+    let others = [world.topic("a", 1).await, world.topic("b", 1).await];
+    for (topic, partition) in (0..120).map(|number| (late[number % 2], number / 2)) {
+        world.append(topic, i32::try_from(partition).unwrap(), 0..3);
+    }
+    world.log.hold(at(late[0], 0), true).unwrap();
+    let mut made = 0;
+    // Killed every ten seconds, a table goes on where it was: at most two seconds are lost.
+    for seed in 2..6 {
+        let node = Node::new(seed);
+        let bridge = world.slow_bridge(Env::simulated(node.clone()));
+        // They give up after five seconds; what they have begun goes on.
+        tokio::join!(look(&bridge, "late"), look(&bridge, "later"));
+        env(9).sleep(Duration::from_secs(5)).await;
+        node.kill();
+        let table = world.bridge(env(8)).newest("late").await.unwrap().unwrap();
+        let has = table.progress.next_offsets.iter().filter(|next| **next == 3).count();
+        assert!(has >= made + 7, "{has} partitions after {made}");
+        assert_eq!(world.rows(&table).await.len(), has * 3);
+        made = has;
+    }
+    assert!((28..60).contains(&made), "{made}");
+    // The tail goes on meanwhile, and tables of others get their turns between its commits.
+    let bridge = world.slow_bridge(env(10));
+    tokio::join!(look(&bridge, "late"), look(&bridge, "later"));
+    for topic in [late[0], others[0], others[1]] {
+        world.append(topic, 0, 10..12);
+    }
+    bridge.round().await.unwrap();
+    env(9).sleep(Duration::from_secs(9)).await;
+    for name in ["a", "b"] {
+        let table = bridge.newest(name).await.unwrap().expect("it had its turn");
+        assert_eq!(table.progress.next_offsets, [2]);
+    }
+    let table = bridge.newest("late").await.unwrap().unwrap();
+    assert!(table.progress.next_offsets.len() < 60, "which still catches up");
+    env(9).sleep(Duration::from_secs(60)).await;
+    let table = look(&bridge, "late").await.table;
+    assert_eq!(world.rows(&table).await.len(), 180, "held back is what is still open");
+    world.log.hold(at(late[0], 0), false).unwrap();
+    let answer = look(&bridge, "late").await;
+    assert_eq!((answer.behind, world.rows(&answer.table).await.len()), (None, 182));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_is_switched_off_is_shown_and_not_written() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = world.bridge(env(2));
+    world.append(topic, 0, 0..5);
+    look(&bridge, "t").await;
+    let known = std::collections::BTreeMap::new();
+    world.metadata.set_topic_configs(topic, &known, off()).await.unwrap();
+    world.append(topic, 0, 5..8);
+    // Also by a broker that has never had it on.
+    for bridge in [bridge, world.bridge(env(3))] {
+        let puts = world.store.puts();
+        bridge.round().await.unwrap();
+        env(4).sleep(Duration::from_secs(400)).await;
+        bridge.round().await.unwrap();
+        let answer = look(&bridge, "t").await;
+        assert_eq!(answer.behind.expect("it is behind").records, 3);
+        assert_eq!(world.rows(&answer.table).await, rows(0, 0, 0..5));
+        assert_eq!(world.store.puts(), puts);
+        let status = &bridge.statuses()[0];
+        assert_eq!((status.state, status.lag_records), (TableState::Stopped, 3));
+        assert!(status.reason.as_ref().unwrap().starts_with("switched off"));
+    }
+    world.metadata.set_topic_configs(topic, &off(), known).await.unwrap();
+    let bridge = world.bridge(env(5));
+    bridge.round().await.unwrap();
+    assert_eq!(world.rows(&look(&bridge, "t").await.table).await, rows(0, 0, 0..8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_cannot_be_made_is_shown() {
+    let world = World::new();
+    let topic = world.topic("Shop.Orders", 1).await;
+    let bridge = world.bridge(env(2));
+    bridge.round().await.unwrap();
+    assert_eq!(bridge.statuses()[0].shown_name(), None, "nothing is wrong");
+    world.append(topic, 0, 0..5);
+    world.store.put_faults.plan([Fault::Refused; 100]);
+    bridge.round().await.unwrap();
+    env(4).sleep(Duration::from_secs(2)).await;
+    let status = &bridge.statuses()[0];
+    assert_eq!(status.shown_name().as_deref(), Some("shop_orders"));
+    assert_eq!((status.state, status.lag_records), (TableState::Degraded, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_says_how_it_is_over_a_restart() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = world.bridge(env(2));
+    let append = |values: &[&str]| {
+        let mut builder = kfs::BatchBuilder::new();
+        for value in values {
+            let value = Some(value.as_bytes());
+            let record = kfs::NewRecord { timestamp_ms: 0, key: None, value, headers: &[] };
+            builder.push(&record).unwrap();
+        }
+        world.log.append(at(topic, 0), &builder.build().unwrap()).unwrap();
+    };
+    append(&[r#"{"a":1}"#, r#"{"a":"#, r#"{"a":2,"a":3}"#, r#"{"b":{"c":[]}}"#]);
+    look(&bridge, "t").await;
+    append(&[r#"{"a":"#]);
+    look(&bridge, "t").await;
+    let own = bridge.statuses()[0].clone();
+    assert_eq!((own.decoded.rescued_rows, own.decoded.undecodable_rows), (2, 2));
+    assert_eq!((own.puts, own.commits, own.conflicts), (8, 2, 0));
+    assert_eq!(own.small_files, None, "nobody has looked yet");
+    bridge.keep_up().await.unwrap();
+    let restarted = world.bridge(env(3));
+    restarted.round().await.unwrap();
+    restarted.keep_up().await.unwrap();
+    for bridge in [bridge, restarted] {
+        let status = bridge.statuses()[0].clone();
+        assert_eq!((status.rescued_rows, status.undecodable_rows), (2, 2));
+        assert_eq!((status.files, status.small_files, status.columns), (2, Some(2), 1));
+        let committed_ms = status.last_commit_ms.unwrap();
+        assert!((own.last_commit_ms.unwrap() - committed_ms).abs() < 2000);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,8 +356,34 @@ async fn a_gap_is_recorded_and_work_goes_on() {
     assert_eq!((status.state, status.gap_offsets), (TableState::Degraded, 7));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_before_the_table_was_made_is_a_gap() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    world.append(topic, 0, 0..7);
+    world.log.advance_log_start(at(topic, 0), 7).unwrap();
+    // Something to pass that is no row, so that the bridge sees the topic before its first record.
+    world.log.skip(at(topic, 0), 1).unwrap();
+    let bridge = world.bridge(env(2));
+    for _ in 0..2 {
+        bridge.round().await.unwrap();
+        env(4).sleep(Duration::from_secs(2)).await;
+        assert!(bridge.newest("t").await.unwrap().is_none(), "no table without a record");
+    }
+    world.append(topic, 0, 7..9);
+    let answer = look(&bridge, "t").await;
+    assert_eq!(world.rows(&answer.table).await, rows(0, 8, 7..9));
+    let gaps = answer.table.summary("floe.gaps").unwrap();
+    assert!(gaps.starts_with(r#"[{"partition":0,"from":0,"until":7,"why":""#), "{gaps}");
+    assert_eq!(bridge.statuses()[0].gap_offsets, 7);
+    world.append(topic, 0, 9..10);
+    let answer = look(&bridge, "t").await;
+    assert_eq!(answer.table.summary("floe.gaps"), None, "noted once");
+    assert_eq!(bridge.statuses()[0].gap_offsets, 7);
+}
+
 /// Somebody lets main name the snapshot that the table had when it was `old`.
-async fn roll_back(world: &World, bridge: &Bridge, old: &LookAnswer) {
+pub(super) async fn roll_back(world: &World, bridge: &Bridge, old: &LookAnswer) {
     let newest = bridge.newest("t").await.unwrap().unwrap();
     let snapshot = old.table.metadata.current_snapshot_id().unwrap();
     let retention = iceberg::spec::SnapshotRetention::Branch {
@@ -273,6 +431,29 @@ async fn a_stopped_table_is_not_written_and_goes_on_when_told() {
     let answer = look(&bridge, "t").await;
     assert_eq!(answer.behind, None);
     assert_eq!(world.rows(&answer.table).await, rows(0, 0, 0..10), "what was taken out is back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retention_is_told_what_a_rolled_back_table_holds() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = world.bridge(env(2));
+    world.append(topic, 0, 0..5);
+    let old = look(&bridge, "t").await;
+    world.append(topic, 0, 5..8);
+    look(&bridge, "t").await;
+    let told = || async {
+        bridge.round().await.unwrap();
+        let copy = world.metadata.table_progress(topic).await.unwrap().unwrap();
+        let copy = crate::progress::Progress::unpack(std::str::from_utf8(&copy).unwrap());
+        copy.unwrap().next_offsets
+    };
+    assert_eq!(told().await, [8]);
+    roll_back(&world, &bridge, &old).await;
+    world.append(topic, 0, 8..10);
+    assert_eq!(told().await, [5], "a rewind needs the rest of the log");
+    bridge.resume("t", crate::ResumeFrom::Here).await.unwrap().unwrap();
+    assert_eq!(told().await, [8]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -106,8 +106,12 @@ async fn a_mapping_of_another_version_stops_the_table() {
         let bytes = Bytes::from(metadata.to_string());
         world.store.put(&key, vec![bytes]).await.unwrap();
         let moved = table.pointer.moved(table.place.url_of(&key).unwrap());
-        let loaded =
-            LoadedTable::load(&world.store, world.cluster, moved).await.unwrap().stopped.unwrap();
+        let loaded = LoadedTable::load(&env(9), &world.store, world.cluster, moved)
+            .await
+            .unwrap()
+            .stopped
+            .clone()
+            .unwrap();
         assert!(loaded.contains("mapping"), "{text}: {loaded}");
     }
     assert_eq!(bridge.statuses()[0].state, TableState::Running);

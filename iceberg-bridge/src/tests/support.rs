@@ -3,7 +3,7 @@
 
 use crate::commit::LoadedTable;
 use crate::commit::tests_support::table_files;
-use crate::log_reader::{LogRead, LogReader, PartitionCut};
+use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
 use crate::memory_log::MemoryLog;
 use crate::pointer::{FactPointers, PointerMove, RemovedTable, TablePointer, TablePointers};
 use crate::{Bridge, BridgeConfig};
@@ -25,6 +25,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -50,12 +52,23 @@ impl Faults {
         *self.0.lock() = faults.into_iter().collect();
     }
 
+    fn next(&self) -> Fault {
+        self.0.lock().pop_front().unwrap_or(Fault::None)
+    }
+
+    /// For a call without effect, which only works or does not.
+    fn refuse(&self) -> Result<()> {
+        match self.next() {
+            Fault::None => Ok(()),
+            _ => Err(Error::unavailable("planned")),
+        }
+    }
+
     /// Every call is pending before it has its effect and after it, so that a node can die at
     /// either point.
     async fn around<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::task::yield_now().await;
-        let fault = self.0.lock().pop_front().unwrap_or(Fault::None);
-        let answer = match fault {
+        let answer = match self.next() {
             Fault::None => call.await,
             Fault::Refused => Err(Error::unavailable("planned")),
             Fault::NeverArrived => Err(Error::unknown_outcome("planned")),
@@ -105,15 +118,22 @@ impl StoreLayer for FaultStore {
 pub(crate) struct FaultPointers {
     inner: Arc<FactPointers>,
     pub(crate) faults: Faults,
+    /// Of reading a pointer.
+    pub(crate) read_faults: Faults,
+    /// So many next reads of a topic's pointer are of before it was made.
+    pub(crate) unseen: Arc<AtomicU32>,
 }
 
 #[async_trait]
 impl TablePointers for FaultPointers {
     async fn by_topic(&self, topic: TopicId) -> Result<Option<TablePointer>> {
-        self.inner.by_topic(topic).await
+        let unseen = self.unseen.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        self.read_faults.refuse()?;
+        Ok(self.inner.by_topic(topic).await?.filter(|_| unseen.is_err()))
     }
 
     async fn by_name(&self, namespace: &str, name: &str) -> Result<Option<TablePointer>> {
+        self.read_faults.refuse()?;
         self.inner.by_name(namespace, name).await
     }
 
@@ -146,8 +166,16 @@ impl TablePointers for FaultPointers {
         self.inner.removed(limit).await
     }
 
+    async fn is_removed(&self, topic: TopicId, table: Uuid) -> Result<bool> {
+        self.inner.is_removed(topic, table).await
+    }
+
     async fn forget(&self, table: &RemovedTable) -> Result<()> {
         self.faults.around(self.inner.forget(table)).await
+    }
+
+    async fn may_delete(&self) -> Result<bool> {
+        self.inner.may_delete().await
     }
 }
 
@@ -173,6 +201,14 @@ impl LogReader for SlowLog {
         self.env.sleep(Duration::from_secs(1)).await;
         self.inner.read(partition, from, until, bytes_max).await
     }
+
+    async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
+        self.inner.load_together(ranges).await
+    }
+
+    fn together_bytes_max(&self) -> Option<usize> {
+        self.inner.together_bytes_max()
+    }
 }
 
 /// Stores and log: what is left when a node dies.
@@ -194,7 +230,12 @@ impl World {
         let inner = Arc::new(FactPointers::new(metadata.clone()));
         Self {
             store: FaultStore::default(),
-            pointers: FaultPointers { inner, faults: Faults::default() },
+            pointers: FaultPointers {
+                inner,
+                faults: Faults::default(),
+                read_faults: Faults::default(),
+                unseen: Arc::default(),
+            },
             metadata,
             log: Arc::default(),
             cluster: ClusterId(Uuid::from_u128(0xc1)),
@@ -251,7 +292,7 @@ impl World {
         self.bridge_on(env, Arc::new(log), |_| ())
     }
 
-    fn bridge_on(
+    pub(crate) fn bridge_on(
         &self,
         env: Env,
         log: Arc<dyn LogReader>,
@@ -259,7 +300,17 @@ impl World {
     ) -> Bridge {
         let mut config = BridgeConfig::new(self.cluster);
         change(&mut config);
-        let (store, pointers) = (Arc::new(self.store.clone()), Arc::new(self.pointers.clone()));
+        self.bridge_over((env, config), Arc::new(self.store.clone()), log)
+    }
+
+    /// A bridge whose store and log are reached in some other way.
+    pub(crate) fn bridge_over(
+        &self,
+        (env, config): (Env, BridgeConfig),
+        store: Arc<dyn ObjectStore>,
+        log: Arc<dyn LogReader>,
+    ) -> Bridge {
+        let pointers = Arc::new(self.pointers.clone());
         Bridge::with_pointers((env, config), store, pointers, self.metadata.clone(), log)
     }
 

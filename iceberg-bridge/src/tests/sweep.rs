@@ -1,10 +1,12 @@
 //! Orphans go, and nothing else does.
 
+use super::bridge::roll_back;
 use super::support::{Fault, World};
 use crate::Bridge;
 use crate::commit::{CommitEnd, Committer, LoadedTable, Staged, StagedFile};
+use crate::pointer::TablePointers;
 use crate::progress::Progress;
-use crate::sweep::SweepRules;
+use crate::sweep::{LostFiles, SweepRules, lost_files};
 use bytes::Bytes;
 use floe_env::Env;
 use floe_env::simulated::Node;
@@ -98,6 +100,7 @@ async fn a_commit_that_slept_through_a_sweep_loses() {
         mapping: base.mapping.clone(),
         files: vec![StagedFile { data_file, key: key.clone(), bytes: None }],
         gaps: Vec::new(),
+        counts: Default::default(),
     };
     for _ in 0..3 {
         pass(&bridge).await;
@@ -135,6 +138,87 @@ async fn folders_of_lost_creations_go_and_those_of_coming_ones_stay() {
     let before = world.store.keys().await;
     pass(&bridge).await;
     assert_eq!(world.store.keys().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_made_while_its_owner_is_asked_for_is_not_lost() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = swept_bridge(&world, 2);
+    world.append(topic, 0, 0..5);
+    bridge.look("t").await.unwrap().unwrap();
+    // Its topic goes right after, and its removal is still to come.
+    assert!(world.metadata.delete_topic(topic).await.unwrap());
+    world.log.remove_topic(topic);
+    let before = world.store.keys().await;
+    world.pointers.unseen.store(1, Ordering::Relaxed);
+    pass(&bridge).await;
+    assert_eq!(world.pointers.unseen.load(Ordering::Relaxed), 0);
+    assert_eq!(world.store.keys().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pointer_of_a_stopped_table_is_not_moved() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = swept_bridge(&world, 2);
+    world.append(topic, 0, 0..5);
+    let old = bridge.look("t").await.unwrap().unwrap();
+    world.append(topic, 0, 5..8);
+    bridge.look("t").await.unwrap().unwrap();
+    let orphan = old.table.place.data_key(bridge.env());
+    world.store.objects.put(&orphan, vec![Bytes::from_static(b"rows")]).await.unwrap();
+    pass(&bridge).await;
+    assert_eq!(bridge.sweep_counts().marked.load(Ordering::Relaxed), 1);
+    roll_back(&world, &bridge, &old).await;
+    let before = world.pointers.by_topic(topic).await.unwrap();
+    for _ in 0..4 {
+        pass(&bridge).await;
+    }
+    assert_eq!(world.pointers.by_topic(topic).await.unwrap(), before);
+    assert!(world.store.get(&orphan).await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_while_deletion_is_stopped() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = swept_bridge(&world, 2);
+    world.append(topic, 0, 0..5);
+    let table = bridge.look("t").await.unwrap().unwrap().table;
+    // What a backup does not know: a table, and a file of a table that it has.
+    let (gone, orphan) = (kfs::TopicId(bridge.env().uuid()), table.place.data_key(bridge.env()));
+    let lost = format!("{}/tables/{gone}-{}/data/1.parquet", world.cluster, bridge.env().uuid());
+    for key in [&lost, &orphan] {
+        world.store.objects.put(key, vec![Bytes::from_static(b"rows")]).await.unwrap();
+    }
+    let found = lost_files(&world.store, &world.metadata, world.cluster).await.unwrap();
+    assert_eq!(found, LostFiles { tables: 1, files: 1, bytes: 4 });
+    // Marked before the stop, so that only the stop spares it.
+    pass_marking_only(&world, &bridge, &lost).await;
+    let first = bridge.env().uuid();
+    let metadata = &world.metadata;
+    metadata.initialise_cluster(world.cluster).await.unwrap();
+    let previous = metadata.incarnation().await.unwrap().unwrap();
+    metadata.begin_incarnation(previous, (first, 1), "a backup was put back").await.unwrap();
+    let before = world.store.keys().await;
+    for _ in 0..4 {
+        pass(&bridge).await;
+    }
+    assert_eq!(world.store.keys().await, before);
+    let stop = metadata.deletion_stop().await.unwrap().unwrap();
+    metadata.allow_deletion(&stop).await.unwrap();
+    for _ in 0..4 {
+        pass(&bridge).await;
+    }
+    let left = world.store.keys().await;
+    assert_eq!(vec![lost, orphan].map_left(&left), [false, false]);
+}
+
+/// One pass, after which a lost folder is put back as it was.
+async fn pass_marking_only(world: &World, bridge: &Bridge, lost: &str) {
+    pass(bridge).await;
+    world.store.objects.put(lost, vec![Bytes::from_static(b"rows")]).await.unwrap();
 }
 
 trait Left {

@@ -3,7 +3,7 @@
 use super::{ModelBackend, Object, State};
 use crate::backend::Backend;
 use crate::decide::{self, CommitPartition, CommitRows, CommitWrites, NewObject};
-use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence, PartitionChange};
+use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
 use crate::rows::{
     AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
     Replacement, SegmentFacts, SegmentOutcome,
@@ -333,10 +333,10 @@ impl Backend for ModelBackend {
             }
         }
         for change in &change.partitions {
-            if let PartitionChange::Create(partition) = change
-                && state.partitions.contains_key(partition)
+            if let Some((partition, _)) = validate::created_partition(change)
+                && state.partitions.contains_key(&partition)
             {
-                return Err(validate::partition_exists(*partition));
+                return Err(validate::partition_exists(partition));
             }
         }
         state.apply(change, now_ms);

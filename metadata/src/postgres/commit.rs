@@ -22,7 +22,21 @@ use floe_env::{Env, Error};
 use kfs::{PartitionIndex, SegmentId, TopicId, TopicPartition};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use uuid::Uuid;
+
+/// How a condition that does not hold, a segment decided by another, and rows locked by others end
+/// a commit in one flight.
+fn is_lost_race(code: &SqlState) -> bool {
+    [
+        SqlState::DIVISION_BY_ZERO,
+        SqlState::UNIQUE_VIOLATION,
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+    ]
+    .contains(code)
+}
 
 const LOCK_PARTITIONS: &str = "SELECT p.topic, p.partition, p.version, p.log_start_offset,
         p.high_watermark, p.last_stable_offset, p.bytes, p.fresh_from, p.producers
@@ -94,6 +108,9 @@ impl Committer<'_> {
             Ok(answers) => answers,
             // Somebody else was first, or the fence does not hold: the locked rows will tell.
             Err(PgError::Sql(error)) if error.code().is_some() => {
+                if !error.code().is_some_and(is_lost_race) {
+                    self.recent.tell_refusal(&error);
+                }
                 self.sql.roll_back().await?;
                 return Ok(None);
             }

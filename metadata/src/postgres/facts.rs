@@ -1,6 +1,6 @@
-//! Keyed facts. Every fact that a change checks or writes is locked first, its fence (which others
-//! may share) and then all in order of keys. What
-//! is checked to be absent is held by a row without a value, which is gone when the change ends.
+//! Keyed facts. Every fact that a change checks or writes is locked first: what is checked to be
+//! absent, held by a row without a value, which is gone when the change ends; then the fence (which
+//! others may share); then all in order of keys.
 
 use super::connection::{Connection, Parameters, Query, query};
 use super::error::PgResult;
@@ -106,7 +106,7 @@ pub(super) async fn change(fresh: FreshExtents<'_>, change: &Change) -> PgResult
     absent.sort_unstable();
     absent.dedup();
     let (created, dropped) = log::partition_changes(change);
-    let locked = lock(connection, change, &absent, &created, &dropped).await?;
+    let locked = lock(connection, change, &absent, &created.partitions, &dropped).await?;
     let holds = |check: &crate::facts::Check| {
         let value = locked.facts.get(check.key.as_str());
         validate::holds(check, value.map(Vec::as_slice))
@@ -176,7 +176,7 @@ async fn lock(
 
 /// The partitions that begin and end with a change.
 struct Partitions {
-    created: Vec<TopicPartition>,
+    created: log::Created,
     dropped: Vec<TopicPartition>,
     /// The fresh extents of those that end.
     released: ReleasedColumns,
@@ -202,12 +202,12 @@ async fn write(
     }
     let keys: Vec<&str> = puts.keys().copied().collect();
     let values: Vec<&[u8]> = puts.values().copied().collect();
-    let (create_topics, create_indexes) = columns(created);
+    let (create_topics, create_indexes) = columns(&created.partitions);
     let (drop_topics, drop_indexes) = columns(dropped);
     let put: Parameters<'_> = &[&keys, &values];
     let delete: Parameters<'_> = &[&deletes];
     let release_keys: Parameters<'_> = &[&absent];
-    let create: Parameters<'_> = &[&create_topics, &create_indexes];
+    let create: Parameters<'_> = &[&create_topics, &create_indexes, &created.offsets];
     let drop: Parameters<'_> = &[&drop_topics, &drop_indexes];
     let unnamed: Parameters<'_> = &[&drop_topics, &drop_indexes, now_ms];
     let released = released.parameters(now_ms);
@@ -226,7 +226,7 @@ async fn write(
         changes.push(query(log::DROP_EXTENTS, unnamed));
         changes.extend(log::DROP_PARTITIONS.map(|sql| query(sql, drop)));
     }
-    if !created.is_empty() {
+    if !created.partitions.is_empty() {
         changes.push(query(log::CREATE_PARTITIONS, create));
     }
     connection.commit(&changes).await

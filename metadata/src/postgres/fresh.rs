@@ -49,7 +49,7 @@ pub(super) struct FreshExtents<'a> {
 
 impl FreshExtents<'_> {
     /// The extents of each partition that hold the offsets wanted. `None` where some have become
-    /// rows of their own since the partitions' rows were read.
+    /// rows of their own since the partitions' rows were read, or the index began anew meanwhile.
     pub(super) async fn find_all(&self, wanted: Vec<Wanted>) -> PgResult<Option<Vec<Vec<Placed>>>> {
         let mut search = Search::new(self.index, wanted);
         if !search.is_complete() {
@@ -59,17 +59,24 @@ impl FreshExtents<'_> {
         Ok(search.is_complete().then(|| search.into_found()))
     }
 
-    /// The same of partitions that are locked. Where the index began anew meanwhile, all packed
-    /// rows are looked at.
-    pub(super) async fn find_all_locked(&self, wanted: Vec<Wanted>) -> PgResult<Vec<Vec<Placed>>> {
-        if let Some(found) = self.find_all(wanted.clone()).await? {
-            return Ok(found);
-        }
+    /// The same, with a look at all packed rows whatever the index knows of.
+    pub(super) async fn find_in_all(
+        &self,
+        wanted: Vec<Wanted>,
+    ) -> PgResult<Option<Vec<Vec<Placed>>>> {
         let mut search = Search::new(self.index, wanted);
         if !search.is_complete() {
             self.show_all_but(&[], &mut search).await?;
         }
-        if search.is_complete() { Ok(search.into_found()) } else { Err(gap().into()) }
+        Ok(search.is_complete().then(|| search.into_found()))
+    }
+
+    /// The same of partitions that are locked: only the index can have been in the way.
+    pub(super) async fn find_all_locked(&self, wanted: Vec<Wanted>) -> PgResult<Vec<Vec<Placed>>> {
+        if let Some(found) = self.find_all(wanted.clone()).await? {
+            return Ok(found);
+        }
+        self.find_in_all(wanted).await?.ok_or_else(|| gap().into())
     }
 
     /// Shows a search the packed rows that the index did not know.

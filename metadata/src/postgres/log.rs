@@ -9,6 +9,7 @@ use crate::codec::{self, stored_unsigned, to_stored};
 use crate::facts::{Change, Fence, PartitionChange};
 use crate::fresh::{PartitionRow, Placed, Wanted, first_at_time, newest};
 use crate::rows::{AbortedTransaction, Extent, ExtentPage, PartitionState, Place};
+use crate::validate;
 use floe_env::Error;
 use kfs::{PartitionIndex, ProducerId, TopicId, TopicPartition};
 use std::ops::Range;
@@ -56,8 +57,8 @@ pub(super) const LOCK_PARTITIONS: &str = select_partitions!(
      ORDER BY p.topic, p.partition FOR UPDATE"
 );
 pub(super) const CREATE_PARTITIONS: &str = "INSERT INTO partitions
-    SELECT topic, partition, 0, 0, 0, 0, 0, 0, ''::bytea
-    FROM unnest($1::uuid[], $2::int[]) AS named (topic, partition)";
+    SELECT topic, partition, 0, at, at, at, 0, at, ''::bytea
+    FROM unnest($1::uuid[], $2::int[], $3::bigint[]) AS named (topic, partition, at)";
 pub(super) const DROP_PARTITIONS: [&str; 3] = [
     "DELETE FROM partitions WHERE (topic, partition) IN
          (SELECT * FROM unnest($1::uuid[], $2::int[]))",
@@ -154,17 +155,22 @@ fn page_of_rows(rows: &[Row]) -> PgResult<Option<Page>> {
     Ok(Some((partition, extents)))
 }
 
+/// The partitions that a change creates.
+pub(super) struct Created {
+    pub(super) partitions: Vec<TopicPartition>,
+    /// The offset of each one's first record.
+    pub(super) offsets: Vec<i64>,
+}
+
 /// The partitions that a change creates, and those that it drops.
-pub(super) fn partition_changes(change: &Change) -> (Vec<TopicPartition>, Vec<TopicPartition>) {
-    let mut created = Vec::new();
-    let mut dropped = Vec::new();
-    for change in &change.partitions {
-        match change {
-            PartitionChange::Create(partition) => created.push(*partition),
-            PartitionChange::Drop(partition) => dropped.push(*partition),
-        }
-    }
-    (created, dropped)
+pub(super) fn partition_changes(change: &Change) -> (Created, Vec<TopicPartition>) {
+    let created = change.partitions.iter().filter_map(validate::created_partition);
+    let (partitions, offsets) = created.unzip();
+    let dropped = change.partitions.iter().filter_map(|change| match change {
+        PartitionChange::Drop(partition) => Some(*partition),
+        PartitionChange::Create(_) | PartitionChange::CreateAt(..) => None,
+    });
+    (Created { partitions, offsets }, dropped.collect())
 }
 
 pub(super) async fn partition_states(
@@ -198,14 +204,19 @@ async fn read(
     parameters: Parameters<'_>,
     wanted: impl Fn(&PartitionRow, &[Extent]) -> (Range<i64>, usize),
 ) -> PgResult<Option<(PartitionRow, Vec<Extent>, Vec<Placed>)>> {
-    for _ in 0..READ_ATTEMPTS_MAX {
+    for attempt in 0..READ_ATTEMPTS_MAX {
         let rows = fresh.sql.query(sql, parameters).await?;
         let Some((row, extents)) = page_of_rows(&rows)? else {
             return Ok(None);
         };
         let (partition, _) = partition_of_row(&rows[0])?;
         let (range, limit) = wanted(&row, &extents);
-        let found = fresh.find_all(vec![Wanted { partition, range, limit }]).await?;
+        let wanted = vec![Wanted { partition, range, limit }];
+        let found = match attempt {
+            0 => fresh.find_all(wanted).await?,
+            // There may be more packed rows than the index holds.
+            _ => fresh.find_in_all(wanted).await?,
+        };
         if let Some(mut found) = found {
             fresh.index.forget_below(partition, row.fresh_range().start);
             return Ok(Some((row, extents, found.pop().unwrap_or_default())));

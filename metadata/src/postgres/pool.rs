@@ -33,6 +33,8 @@ pub(crate) struct Pool {
 /// A connection for one try; closed when dropped in the middle of a transaction.
 pub(crate) struct Taken {
     connection: Connection,
+    /// It has just been made.
+    pub(crate) is_new: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -51,16 +53,27 @@ pub(crate) struct Attempts {
     reconnects: u32,
 }
 
+/// Whatever keeps a running broker from its server (a certificate that is being changed, a role
+/// that is missing on a standby): nothing happened, and it may be mended any time.
+fn away(error: Error) -> Error {
+    Error::unavailable("PostgreSQL does not take a new session").with_source(error)
+}
+
 impl Pool {
-    pub(crate) fn new(env: Env, options: PostgresOptions, guard: Option<Guard>) -> Self {
+    pub(crate) fn new(
+        env: Env,
+        options: PostgresOptions,
+        guard: Option<Guard>,
+        first: Connection,
+    ) -> Self {
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Self { env, options, permits, idle: Mutex::default(), guard }
+        Self { env, options, permits, idle: Mutex::new(vec![first]), guard }
     }
 
     /// A connection, an idle one if there is.
     pub(crate) async fn take(&self) -> Result<Taken> {
         if let Some(guard) = &self.guard {
-            guard.hold(&self.env, &self.options).await?;
+            guard.hold(&self.env, &self.options).await.map_err(away)?;
         }
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.map_err(|_| Error::bug("the connections' semaphore is closed"))?;
@@ -69,11 +82,12 @@ impl Pool {
             idle.retain(|connection| !connection.is_closed());
             idle.pop()
         };
+        let is_new = idle.is_none();
         let connection = match idle {
             Some(connection) => connection,
-            None => Connection::open(&self.env, &self.options).await?,
+            None => Connection::open(&self.env, &self.options).await.map_err(away)?,
         };
-        Ok(Taken { connection, _permit: permit })
+        Ok(Taken { connection, is_new, _permit: permit })
     }
 
     /// Takes a connection back after a try. `None`: start over.

@@ -12,6 +12,7 @@ use floe_env::{Env, Result};
 use kfs::TopicPartition;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 
 /// Remembered rows, bytes; beyond, all are forgotten and it begins anew.
@@ -59,6 +60,7 @@ impl Remembered {
 #[derive(Debug, Default)]
 pub(super) struct RecentRows {
     remembered: Mutex<Remembered>,
+    is_refusal_told: AtomicBool,
 }
 
 impl RecentRows {
@@ -111,11 +113,27 @@ impl RecentRows {
         }
     }
 
-    /// Forgets partitions that have ended.
+    /// Forgets all: a new session may be with a server that lacks what was written last.
+    pub(super) fn forget_all(&self) {
+        let remembered = &mut *self.remembered.lock();
+        remembered.rows.clear();
+        remembered.bytes = 0;
+    }
+
+    /// Forgets partitions that have ended, or whose versions others raise or have raised.
     pub(super) fn forget(&self, partitions: &[TopicPartition]) {
         let remembered = &mut *self.remembered.lock();
         for partition in partitions {
             remembered.remove(*partition);
+        }
+    }
+
+    /// Says, once, that the server refuses commits in one flight for a reason that is no race: each
+    /// then costs a transaction in vain.
+    pub(super) fn tell_refusal(&self, error: &tokio_postgres::Error) {
+        if !self.is_refusal_told.swap(true, Ordering::Relaxed) {
+            let cause = std::error::Error::source(error).map(ToString::to_string);
+            tracing::warn!(%error, cause, "PostgreSQL refuses commits in one flight");
         }
     }
 

@@ -71,9 +71,11 @@ pub(crate) fn change(
     }
     let mut dropped = Vec::new();
     for change in &change.partitions {
-        match change {
-            PartitionChange::Create(partition) => log::create_partition(sql, *partition)?,
-            PartitionChange::Drop(partition) => dropped.push(*partition),
+        if let Some((partition, offset)) = validate::created_partition(change) {
+            log::create_partition(sql, partition, offset)?;
+        }
+        if let PartitionChange::Drop(partition) = change {
+            dropped.push(*partition);
         }
     }
     log::drop_partitions(fresh, &dropped, now_ms)?;

@@ -105,11 +105,16 @@ pub(crate) fn update_partition(
     Ok(())
 }
 
-pub(crate) fn create_partition(sql: &Connection, partition: TopicPartition) -> SqlResult<()> {
+pub(crate) fn create_partition(
+    sql: &Connection,
+    partition: TopicPartition,
+    offset: i64,
+) -> SqlResult<()> {
     let mut statement = sql.prepare_cached(
-        "INSERT INTO partitions VALUES (?1, ?2, 0, 0, 0, 0, 0, 0, x'') ON CONFLICT DO NOTHING",
+        "INSERT INTO partitions VALUES (?1, ?2, 0, ?3, ?3, ?3, 0, ?3, x'')
+         ON CONFLICT DO NOTHING",
     )?;
-    let made = statement.execute((partition.topic.0.as_bytes(), partition.partition.0))?;
+    let made = statement.execute((partition.topic.0.as_bytes(), partition.partition.0, offset))?;
     if made == 1 { Ok(()) } else { Err(validate::partition_exists(partition).into()) }
 }
 

@@ -181,6 +181,7 @@ pub(super) async fn partitions_change_with_facts(context: &Context) {
     assert_eq!(outcome, ChangeOutcome::Applied);
     assert_eq!(context.state(new).await, Some(PartitionState::default()));
     assert_eq!(context.state(existing).await, None);
+    partitions_begin_where_they_are_told(context, topic).await;
     // Creating what is there fails, with all that goes with it.
     let writes = vec![put(&key, "2")];
     let partitions = vec![PartitionChange::Create(new)];
@@ -188,6 +189,32 @@ pub(super) async fn partitions_change_with_facts(context: &Context) {
     let error = context.store.backend().change(&change).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(context.store.backend().get(&[key]).await.unwrap(), [Some(value("1"))]);
+}
+
+/// What a partition held before was lost: it goes on behind that.
+async fn partitions_begin_where_they_are_told(context: &Context, topic: TopicId) {
+    let late = TopicPartition { topic, partition: PartitionIndex(1) };
+    let change = |offset| {
+        let partitions = vec![PartitionChange::CreateAt(late, offset)];
+        Change { partitions, ..Change::default() }
+    };
+    let backend = context.store.backend();
+    let error = backend.change(&change(-1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert_eq!(backend.change(&change(1000)).await.unwrap(), ChangeOutcome::Applied);
+    let state = context.state(late).await.unwrap();
+    let ends = (state.log_start_offset, state.high_watermark, state.last_stable_offset);
+    assert_eq!((ends, state.bytes), ((1000, 1000, 1000), 0));
+    assert_eq!(context.all_extents(late).await, []);
+    let broker = context.broker().await;
+    let appended = segment(&broker, 0, vec![(late, vec![plain(3)])]);
+    let outcomes = context.commit(&broker, &appended).await;
+    assert_eq!(outcomes[0].batches, [accepted(1000)]);
+    let extents = context.all_extents(late).await;
+    let offsets: Vec<_> = extents.iter().map(|it| (it.base_offset, it.last_offset)).collect();
+    assert_eq!(offsets, [(1000, 1002)]);
+    let error = backend.change(&change(5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "it is there");
 }
 
 pub(super) async fn clock(context: &Context) {

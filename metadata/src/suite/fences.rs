@@ -4,7 +4,6 @@
 use super::*;
 use crate::facts::{Check, Expect, Fence};
 use crate::groups::CommittedOffset;
-use crate::tables::{TableName, TablePointer};
 use crate::topics::{Topic, TopicCreation};
 use floe_env::{ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -20,12 +19,6 @@ async fn change_everything(store: &MetadataStore, topic: &Topic, other: &str) ->
         commit_ms: 5,
         expires_ms: None,
     };
-    let name = TableName { namespace: "fences".to_owned(), table: other.to_owned() };
-    let pointer = TablePointer {
-        metadata_location: "at".to_owned(),
-        topic_id: Some(topic.id.0),
-        previous: None,
-    };
     let mut answers = vec![
         store.create_topic(other, 1, 1, BTreeMap::new()).await.map(drop),
         store.create_partitions(topic.id, 9).await.map(drop),
@@ -35,7 +28,7 @@ async fn change_everything(store: &MetadataStore, topic: &Topic, other: &str) ->
         store.put_group(other, None, Bytes::from_static(b"member")).await.map(drop),
         store.commit_offsets(other, &[(partition, offset)], None).await.map(drop),
         store.delete_offsets(other, &[partition], None).await.map(drop),
-        store.move_table(&name, None, Some(&pointer)).await.map(drop),
+        store.set_table_progress(topic.id, Some(Bytes::from_static(b"7"))).await.map(drop),
         store.allocate_producer_ids(1).await.map(drop),
     ];
     answers.push(store.delete_topic(topic.id).await.map(drop));
@@ -53,7 +46,7 @@ async fn everything(store: &MetadataStore, topic: &Topic, other: &str) -> String
         store.producers(partition).await.unwrap().len(),
         store.group(other).await.unwrap(),
         store.offsets(other).await.unwrap(),
-        store.tables(Some("fences")).await.unwrap(),
+        store.table_progress(topic.id).await.unwrap(),
     );
     format!("{parts:?}")
 }

@@ -3,7 +3,6 @@
 use super::*;
 use crate::deletion::DeletionStop;
 use crate::groups::{CommittedOffset, group_check};
-use crate::tables::{TableName, TablePointer};
 use crate::topics::{Topic, TopicChange, TopicCreation};
 use floe_env::ErrorKind;
 use kfs::ClusterId;
@@ -55,6 +54,29 @@ pub(super) async fn topics(context: &Context) {
     assert_eq!(context.store.topic_by_name(&name).await.unwrap(), None);
     assert_eq!(context.state(last).await, None);
     let error = context.store.create_topic("x", 0, 1, BTreeMap::new()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+pub(super) async fn topics_made_anew(context: &Context) {
+    let (id, name) = (context.fresh_topic(), format!("lost/{}", context.number));
+    let store = &context.store;
+    let before = store.topics_revision().await.unwrap();
+    let made = store.recreate_topic(id, &name, &[7, 0]).await.unwrap();
+    let TopicCreation::Created(topic) = made else { panic!("it is there: {made:?}") };
+    assert_eq!((topic.id, topic.partition_count), (id, 2));
+    assert_eq!(store.topic_by_name(&name).await.unwrap(), Some(topic.clone()));
+    assert!(store.topics_revision().await.unwrap() > before);
+    let ends = async |index| {
+        let partition = TopicPartition { topic: id, partition: PartitionIndex(index) };
+        let state = context.state(partition).await.unwrap();
+        (state.log_start_offset, state.high_watermark)
+    };
+    assert_eq!((ends(0).await, ends(1).await), ((7, 7), (0, 0)));
+    let again = store.recreate_topic(id, "other", &[7]).await.unwrap();
+    assert_eq!(again, TopicCreation::AlreadyExists(topic.clone()), "its id is taken");
+    let again = store.recreate_topic(context.fresh_topic(), &name, &[7]).await.unwrap();
+    assert_eq!(again, TopicCreation::AlreadyExists(topic), "its name is taken");
+    let error = store.recreate_topic(context.fresh_topic(), "none", &[]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
@@ -217,36 +239,11 @@ pub(super) async fn group_offsets(context: &Context) {
     assert_eq!(context.store.offsets(&other).await.unwrap().len(), 1);
 }
 
-pub(super) async fn tables(context: &Context) {
-    use ChangeOutcome::{Applied, Rejected};
-    let namespace = format!("kafka-{}", context.number);
-    let name = TableName { namespace: namespace.clone(), table: "orders".to_owned() };
+pub(super) async fn table_progress(context: &Context) {
     let topic = context.fresh_topic();
-    let pointer = |location: &str, previous: Option<&str>| TablePointer {
-        metadata_location: location.to_owned(),
-        topic_id: Some(topic.0),
-        previous: previous.map(str::to_owned),
-    };
-    let (one, two) = (pointer("1.json", None), pointer("2.json", Some("1.json")));
-    let move_to = |from, to| context.store.move_table(&name, from, to);
-    assert_eq!(move_to(Some(&one), Some(&two)).await.unwrap(), Rejected);
-    assert_eq!(move_to(None, Some(&one)).await.unwrap(), Applied);
-    assert_eq!(move_to(None, Some(&one)).await.unwrap(), Rejected);
-    assert_eq!(context.store.table(&name).await.unwrap(), Some(one.clone()));
-    let race = (0..4).map(|_| context.store.move_table(&name, Some(&one), Some(&two)));
-    let race = futures::future::join_all(race).await;
-    assert_eq!(race.into_iter().filter(|o| matches!(o, Ok(Applied))).count(), 1);
-    let listed = context.store.tables(Some(&namespace)).await.unwrap();
-    assert_eq!(listed, [(name.clone(), two.clone())]);
-    assert!(context.store.tables(None).await.unwrap().contains(&listed[0]));
-    assert_eq!(move_to(Some(&one), None).await.unwrap(), Rejected);
-    assert_eq!(move_to(Some(&two), None).await.unwrap(), Applied);
-    assert_eq!(context.store.table(&name).await.unwrap(), None);
     let progress = Bytes::from_static(b"\x00\xff");
     context.store.set_table_progress(topic, Some(progress.clone())).await.unwrap();
-    assert_eq!(context.store.table_progress(topic).await.unwrap(), Some(progress.clone()));
-    let all = context.store.tables_progress().await.unwrap();
-    assert!(all.contains(&(topic, progress)));
+    assert_eq!(context.store.table_progress(topic).await.unwrap(), Some(progress));
     context.store.set_table_progress(topic, None).await.unwrap();
     assert_eq!(context.store.table_progress(topic).await.unwrap(), None);
 }
@@ -257,7 +254,7 @@ pub(super) async fn new_incarnation(context: &Context) {
     let ids = context.store.allocate_producer_ids(1).await.unwrap();
     let previous = context.store.incarnation().await.unwrap().unwrap();
     let next = Uuid::from_u128(99);
-    let begin = |previous, next| context.store.begin_incarnation(previous, next, "restored");
+    let begin = |previous, next| context.store.begin_incarnation(previous, (next, 1), "restored");
     assert_eq!(begin(next, previous).await.unwrap(), ChangeOutcome::Rejected);
     assert_eq!(context.store.deletion_stop().await.unwrap(), None);
     assert_eq!(begin(previous, next).await.unwrap(), ChangeOutcome::Applied);
@@ -279,4 +276,15 @@ pub(super) async fn new_incarnation(context: &Context) {
     assert_eq!(allow(&stop).await.unwrap(), ChangeOutcome::Applied);
     assert_eq!(context.store.deletion_stop().await.unwrap(), None);
     assert_eq!(allow(&stop).await.unwrap(), ChangeOutcome::Rejected);
+    // A later one leaps further, from wherever it begins: past all that came before it.
+    let last = (Uuid::from_u128(100), 2);
+    let begun = context.store.begin_incarnation(next, last, "restored").await.unwrap();
+    assert_eq!(begun, ChangeOutcome::Applied);
+    let latest = context.register(broker.id).await;
+    assert!(latest.epoch.0 > again.epoch.0 + 2_000_000);
+    let beyond = (Uuid::from_u128(101), 22);
+    let error = context.store.begin_incarnation(last.0, beyond, "restored").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit);
+    let stop = context.store.deletion_stop().await.unwrap().unwrap();
+    assert_eq!(context.store.allow_deletion(&stop).await.unwrap(), ChangeOutcome::Applied);
 }

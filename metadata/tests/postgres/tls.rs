@@ -63,13 +63,17 @@ async fn start_front(env: &Env, answer: u8) -> (u16, Arc<AtomicU64>) {
     (port, handshakes)
 }
 
-/// Connects to the front at this host and asks the time.
-async fn open(env: &Env, port: u16, host: &str, parameters: &str) -> Result<()> {
+/// Connects to the front at this host.
+async fn connect(env: &Env, port: u16, host: &str, parameters: &str) -> Result<PostgresBackend> {
     let (_, url) = through_proxy(&address(), Some(port));
     let url = url.replace("127.0.0.1", host);
     let url = with_parameter(&url, &format!("schema=tls_{}&{parameters}", env.uuid().simple()));
-    let backend = PostgresBackend::open(env, PostgresOptions::parse(&url)?).await?;
-    backend.now_ms().await.map(drop)
+    PostgresBackend::open(env, PostgresOptions::parse(&url)?).await
+}
+
+/// The same, and asks the time.
+async fn open(env: &Env, port: u16, host: &str, parameters: &str) -> Result<()> {
+    connect(env, port, host, parameters).await?.now_ms().await.map(drop)
 }
 
 fn verified(roots: &str) -> String {
@@ -106,6 +110,34 @@ async fn wrong_authorities_names_and_files_are_told() {
     refused("127.0.0.1", &verified("server.key"), "server.key: holds no certificate").await;
     refused("127.0.0.1", "sslmode=prefer", "sslmode=prefer: Floe knows disable").await;
     refused("127.0.0.1", "sslrootcert=a.pem", "sslrootcert without TLS").await;
+}
+
+/// A certificate that is being changed, say: a running broker waits, as for a server that is away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_certificate_is_final_at_the_start_only() {
+    let env = Env::current();
+    let (port, _) = start_front(&env, b'S').await;
+    let folder = tempfile::tempdir().unwrap();
+    let roots = folder.path().join("roots.pem");
+    std::fs::copy(certificate("authority.pem"), &roots).unwrap();
+    let parameters = format!("sslmode=verify-full&sslrootcert={}", roots.display());
+    let backend = connect(&env, port, "127.0.0.1", &parameters).await.unwrap();
+    // So many calls at once need more sessions than the first.
+    let calls = || futures::future::join_all((0..3).map(|_| backend.now_ms()));
+    for roots_now in ["stranger.pem", "none.pem"] {
+        let _ = std::fs::remove_file(&roots);
+        if certificate(roots_now).exists() {
+            std::fs::copy(certificate(roots_now), &roots).unwrap();
+        }
+        let answers = calls().await;
+        let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+        assert!(!errors.is_empty(), "{roots_now}");
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{roots_now}: {error}");
+        }
+    }
+    std::fs::copy(certificate("authority.pem"), &roots).unwrap();
+    assert!(calls().await.iter().all(Result::is_ok), "it goes on by itself");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -134,7 +134,7 @@ fn faults_in_a_record_name_it() {
 }
 
 #[test]
-fn bad_records_are_listed_all() {
+fn bad_records_are_listed() {
     let mut builder = BatchBuilder::new();
     let keys: [Option<&[u8]>; 5] = [Some(b"k"), None, Some(b""), None, Some(b"k")];
     for (key, timestamp_ms) in keys.into_iter().zip([100, 150, 99, -1, 201]) {
@@ -155,6 +155,25 @@ fn bad_records_are_listed_all() {
     assert!(validate_batch(&one(-2), &rules).is_err());
     let rules = Rules { timestamps: TimestampRule::LogAppendTime, ..rules };
     assert!(validate_batch(&one(i64::MAX - 1), &rules).is_ok());
+}
+
+/// A small compressed batch of very many bad records must not become a large list.
+#[test]
+fn bad_records_are_listed_up_to_a_limit_and_walked_all_the_same() {
+    let count = BAD_RECORDS_MAX + 10;
+    let batch = plain_batch(count, 1, 1_000);
+    let timestamps = TimestampRule::CreateTime { earliest_ms: 0, latest_ms: 1 };
+    let rules = Rules { timestamps, ..rules() };
+    let Err(BatchError::BadRecords(bad)) = validate_batch(&batch, &rules) else {
+        panic!("all of them are bad")
+    };
+    assert_eq!(bad.len(), BAD_RECORDS_MAX);
+    let mut torn = batch.to_vec();
+    let last = torn.len() - 1;
+    // The last record's count of headers.
+    torn[last] = 1;
+    fix_crc(&mut torn);
+    assert!(matches!(validate_batch(&torn, &rules), Err(BatchError::Record { .. })));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Makes a topic, writes and reads it, deletes it, and makes it again: nothing of a topic that is
 //! gone may be taken or be found in the next one of its name.
 
-use super::{Context, PATIENCE, records_of};
+use super::{Context, MAY_RETRY, NO_TOPIC, PATIENCE, records_of};
 use crate::client::{Connection, Gone};
 use crate::dice::{below, between_ms, chance};
 use crate::model::value_of;
@@ -101,12 +101,12 @@ impl Churn {
         let Some(partition) = partitions.into_iter().next() else { return Ok(Written::Unknown) };
         let (code, offset) = (partition.error_code, partition.base_offset);
         self.context.note(&format!("writes {name:?} to {id}: code {code} offset {offset}"));
-        let gone = [ErrorCode::UnknownTopicId, ErrorCode::UnknownTopicOrPartition];
-        Ok(match code {
-            0 => Written::At(offset),
-            code if gone.iter().any(|gone| gone.code() == code) => Written::TopicIsGone,
-            _ => Written::Unknown,
-        })
+        if is_gone(code) {
+            return Ok(Written::TopicIsGone);
+        }
+        self.context.check_code(format_args!("writes to {id}"), code, &MAY_RETRY, connection);
+        let is_written = code == ErrorCode::None.code();
+        Ok(if is_written { Written::At(offset) } else { Written::Unknown })
     }
 
     /// Reads from the beginning until every acknowledged record was there.
@@ -125,6 +125,7 @@ impl Churn {
                     Some(first) if *first == (offset, name) => {
                         left.remove(0);
                         empty_answers = 0;
+                        self.context.model.count(|counts| counts.read_back += 1);
                     }
                     // A broker that is short of memory, or shuts down, answers without records.
                     None if empty_answers < EMPTY_ANSWERS_MAX => {
@@ -166,10 +167,16 @@ impl Churn {
         let answer = self.context.env.timeout(PATIENCE, answer).await;
         let answer = answer.unwrap_or_else(|| Err(Gone("no answer in time".to_owned())))?;
         let data = answer.responses.iter().flat_map(|topic| &topic.partitions).next();
-        let Some(data) = data.filter(|data| data.error_code == 0) else {
-            self.context.note(&format!("fetch {id} {offset}: no answer"));
+        let Some(data) = data else {
+            self.violation(format!("fetch {id} {offset}: an answer without a partition"));
             return Ok(None);
         };
+        if data.error_code != ErrorCode::None.code() {
+            let (code, doing) = (data.error_code, format!("fetch {id} {offset}"));
+            self.context.note(&format!("{doing}: code {code}"));
+            self.context.check_code(doing, code, &MAY_RETRY, connection);
+            return Ok(None);
+        }
         let bytes = data.records.as_deref().unwrap_or_default();
         self.context.note(&format!("fetch {id} {offset}: {} bytes", bytes.len()));
         match records_of(bytes, offset) {
@@ -184,7 +191,7 @@ impl Churn {
     /// Deletes the topic by its id until the broker says that there is none.
     async fn delete(&self, id: Uuid) {
         let env = &self.context.env;
-        let gone = [ErrorCode::UnknownTopicId, ErrorCode::UnknownTopicOrPartition];
+        let allowed = [&MAY_RETRY[..], &NO_TOPIC[..]].concat();
         loop {
             let mut connection = self.context.connect().await;
             let topic = DeleteTopicState::default().with_name(None).with_topic_id(id);
@@ -193,9 +200,13 @@ impl Churn {
             let answer = self.context.call(&mut connection, DELETE_VERSION, &request).await;
             let code = answer.ok().and_then(|answer| Some(answer.responses.first()?.error_code));
             self.context.note(&format!("deletes {id}: code {code:?}"));
-            let is_gone = gone.iter().any(|gone| Some(gone.code()) == code);
+            if let Some(code) = code {
+                let doing = format_args!("deletes {id}");
+                self.context.check_code(doing, code, &allowed, &connection);
+            }
+            let is_deleted = |code: i16| code == ErrorCode::None.code() || is_gone(code);
             // What a broker deletes that has been replaced, the other one learns later.
-            if (code == Some(0) || is_gone) && !connection.is_stale() {
+            if code.is_some_and(is_deleted) && !connection.is_stale() {
                 return;
             }
             env.sleep(between_ms(env, 50, 800)).await;
@@ -216,4 +227,9 @@ impl Churn {
             self.violation(format!("{id} is deleted and still told of"));
         }
     }
+}
+
+/// True for the codes of a topic that is not there.
+fn is_gone(code: i16) -> bool {
+    NO_TOPIC.iter().any(|gone| gone.code() == code)
 }

@@ -1,6 +1,6 @@
 //! A consumer that reads all partitions of a topic over and over, and looks at their ends.
 
-use super::{Context, OF_REPLACED, PATIENCE, records_of, topic_name};
+use super::{Context, MAY_RETRY, PATIENCE, records_of, topic_name};
 use crate::client::{Connection, Gone};
 use crate::dice::{below, between_ms, chance, pick};
 use crate::model::{Bounds, RecordName, Seen};
@@ -19,8 +19,6 @@ const LIST_OFFSETS_VERSION: i16 = 7;
 /// ListOffsets: the end of the log, and its start.
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
-/// Codes after which a client asks again.
-const MAY_RETRY: [ErrorCode; 2] = [ErrorCode::RequestTimedOut, ErrorCode::KafkaStorageError];
 
 /// A consumer.
 pub struct Consumer {
@@ -116,7 +114,6 @@ impl Consumer {
         let answer = answer.unwrap_or_else(|| Err(Gone("no answer in time".to_owned())))?;
         let mut all = Vec::new();
         let partitions: Vec<TopicPartition> = self.positions.keys().copied().collect();
-        let is_stale = connection.is_stale();
         let mut reset = false;
         for (partition, bounds) in partitions.into_iter().zip(bounds) {
             let index = partition.partition.0;
@@ -129,7 +126,7 @@ impl Consumer {
                     self.context.model.out_of_range(id, partition, from);
                     reset = true;
                 }
-                Some(data) => all.extend(self.take(partition, (bounds, is_stale), data)),
+                Some(data) => all.extend(self.take(partition, bounds, data, connection)),
                 None => self.context.model.violation(format!("{partition} lacks in an answer")),
             }
         }
@@ -142,19 +139,16 @@ impl Consumer {
     fn take(
         &mut self,
         partition: TopicPartition,
-        (bounds, is_stale): (Bounds, bool),
+        bounds: Bounds,
         data: &PartitionData,
+        connection: &Connection,
     ) -> Option<Seen> {
         let Context { model, id, .. } = &self.context;
         let from = self.positions[&partition];
         if data.error_code != 0 {
-            self.context.note(&format!("fetch {partition} {from}: code {}", data.error_code));
-            let of_replaced = if is_stale { &OF_REPLACED[..] } else { &[] };
-            let mut may_retry = MAY_RETRY.iter().chain(of_replaced);
-            if may_retry.all(|may| may.code() != data.error_code) {
-                let code = data.error_code;
-                model.violation(format!("client {id}: fetch {partition} {from}: code {code}"));
-            }
+            let (code, doing) = (data.error_code, format!("fetch {partition} {from}"));
+            self.context.note(&format!("{doing}: code {code}"));
+            self.context.check_code(doing, code, &MAY_RETRY, connection);
             return None;
         }
         let records = match records_of(data.records.as_deref().unwrap_or_default(), from) {
@@ -174,7 +168,7 @@ impl Consumer {
         let seen = Seen {
             partition,
             bounds,
-            is_stale,
+            is_stale: connection.is_stale(),
             from,
             log_start: data.log_start_offset.max(0),
             high_watermark: data.high_watermark,
@@ -232,6 +226,7 @@ impl Consumer {
             let at = partitions.iter().position(|each| each.partition.0 == found.partition_index);
             let (code, offset) = (found.error_code, found.offset);
             self.context.note(&format!("end {which} {}: {offset} code {code}", partitions.len()));
+            self.context.check_code("lists an offset", code, &MAY_RETRY, connection);
             let Some(at) = at.filter(|_| code == 0) else { continue };
             let floor = if which == LATEST { bounds[at].end } else { bounds[at].log_start };
             if offset < floor {

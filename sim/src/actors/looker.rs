@@ -80,6 +80,9 @@ impl Looker {
             404 | 503 => {}
             _ => model.violation(format!("the catalog answers {status}: {body}")),
         }
+        if status == 200 && behind.is_none() {
+            model.count(|counts| counts.whole_looks += 1);
+        }
         (status == 200).then_some(behind.is_none())
     }
 

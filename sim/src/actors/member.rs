@@ -29,6 +29,16 @@ const HANGS_UP: u64 = 60;
 /// Commits that must have succeeded at the end, after the last fault.
 const COMMITS_IN_CALM: u64 = 3;
 
+/// What a group answers whose coordinator cannot reach its facts.
+const NO_COORDINATOR: ErrorCode = ErrorCode::NotCoordinator;
+/// What a group answers a member that it has lost, or that has lost its turn.
+const NOT_A_MEMBER: [ErrorCode; 4] = [
+    NO_COORDINATOR,
+    ErrorCode::UnknownMemberId,
+    ErrorCode::IllegalGeneration,
+    ErrorCode::RebalanceInProgress,
+];
+
 /// What a member is known by.
 #[derive(Clone, Debug, Default)]
 struct Membership {
@@ -108,6 +118,8 @@ impl Member {
             member = answer.member_id.clone();
             let (code, generation) = (answer.error_code, answer.generation_id);
             self.context.note(&format!("joins: code {code} generation {generation}"));
+            let allowed = [NO_COORDINATOR, ErrorCode::MemberIdRequired, ErrorCode::UnknownMemberId];
+            self.context.check_code("joins its group", code, &allowed, connection);
             if code == ErrorCode::None.code() {
                 return Ok(Some(Membership { member, generation }));
             }
@@ -134,7 +146,9 @@ impl Member {
             .with_protocol_name(Some(StrBytes::from_static_str("range")))
             .with_assignments(vec![all]);
         let answer = self.context.call(connection, SYNC_VERSION, &request).await?;
-        Ok(answer.error_code == ErrorCode::None.code())
+        let code = answer.error_code;
+        self.context.check_code("syncs with its group", code, &NOT_A_MEMBER, connection);
+        Ok(code == ErrorCode::None.code())
     }
 
     /// Reads the committed offsets back.
@@ -148,10 +162,13 @@ impl Member {
             .with_topics(Some(vec![topic]))
             .with_require_stable(true);
         let answer = self.context.call(connection, FETCH_VERSION, &request).await?;
+        let doing = "reads its group's offsets";
+        self.context.check_code(doing, answer.error_code, &[NO_COORDINATOR], connection);
         if answer.error_code != ErrorCode::None.code() || connection.is_stale() {
             return Ok(());
         }
         for found in answer.topics.iter().flat_map(|topic| &topic.partitions) {
+            self.context.check_code(doing, found.error_code, &[], connection);
             if found.error_code != ErrorCode::None.code() {
                 continue;
             }
@@ -203,6 +220,7 @@ impl Member {
         for found in answers {
             let (index, code) = (found.partition_index, found.error_code);
             self.context.note(&format!("commits {index}: code {code}"));
+            self.context.check_code("commits offsets", code, &NOT_A_MEMBER, connection);
             if code == ErrorCode::None.code() {
                 self.held.insert(index, now[&index]);
             } else {
@@ -210,7 +228,7 @@ impl Member {
             }
         }
         self.commits += u64::from(all_taken);
-        self.context.model.group_committed(u64::from(all_taken));
+        self.context.model.count(|counts| counts.group_commits += u64::from(all_taken));
         Ok(all_taken)
     }
 }

@@ -21,6 +21,7 @@ use floe_wire::messages::metadata_request::MetadataRequestTopic;
 use floe_wire::messages::{
     CreateTopicsRequest, MetadataRequest, RequestMessage, StrBytes, TopicName,
 };
+use std::fmt;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -30,6 +31,11 @@ const TO_ZOMBIES: u64 = 150;
 /// topics.
 pub const OF_REPLACED: [ErrorCode; 3] =
     [ErrorCode::NotLeaderOrFollower, ErrorCode::UnknownTopicOrPartition, ErrorCode::UnknownTopicId];
+/// Codes after which every client asks again.
+pub const MAY_RETRY: [ErrorCode; 2] = [ErrorCode::RequestTimedOut, ErrorCode::KafkaStorageError];
+/// Codes of a topic that is not there.
+pub const NO_TOPIC: [ErrorCode; 2] =
+    [ErrorCode::UnknownTopicId, ErrorCode::UnknownTopicOrPartition];
 /// A client gives an answer up after this time.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes that one batch may decompress to.
@@ -58,6 +64,22 @@ impl Context {
     /// Adds to the trace.
     pub fn note(&self, text: &str) {
         self.trace.event(self.env.monotonic(), &format!("client {} {text}", self.id));
+    }
+
+    /// Notes a violation where a client is told an error that has no place here: none of `allowed`,
+    /// and none that a broker may answer which has been replaced.
+    pub fn check_code(
+        &self,
+        doing: impl fmt::Display,
+        code: i16,
+        allowed: &[ErrorCode],
+        connection: &Connection,
+    ) {
+        if !is_allowed(code, allowed, connection.is_stale()) {
+            let text = format!("client {}: {doing}: code {code}", self.id);
+            self.note(&text);
+            self.model.violation(text);
+        }
     }
 
     /// Waits until a broker listens. At times one answers that has been replaced.
@@ -131,6 +153,8 @@ impl Context {
             CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(10_000);
         let made = self.call(connection, CREATE_TOPICS_VERSION, &request).await?;
         let code = made.topics.first().map_or(-1, |topic| topic.error_code);
+        let allowed = [&MAY_RETRY[..], &[ErrorCode::TopicAlreadyExists]].concat();
+        self.check_code(format_args!("makes topic {name}"), code, &allowed, connection);
         let exists = [ErrorCode::None.code(), ErrorCode::TopicAlreadyExists.code()].contains(&code);
         if exists { self.topic_id(connection, name).await } else { Ok(None) }
     }
@@ -149,9 +173,21 @@ impl Context {
             .with_topics(Some(vec![asked]))
             .with_allow_auto_topic_creation(false);
         let answer = self.call(connection, METADATA_VERSION, &request).await?;
+        let allowed = [&MAY_RETRY[..], &NO_TOPIC[..]].concat();
+        for topic in &answer.topics {
+            let doing = format_args!("asks for topic {name}");
+            self.check_code(doing, topic.error_code, &allowed, connection);
+        }
         let known = answer.topics.iter().find(|topic| topic.error_code == 0);
         Ok(known.map(|topic| topic.topic_id))
     }
+}
+
+/// True for no error, one of `allowed`, or one of a broker that has been replaced, where it was.
+fn is_allowed(code: i16, allowed: &[ErrorCode], is_replaced: bool) -> bool {
+    let of_replaced = if is_replaced { &OF_REPLACED[..] } else { &[] };
+    code == ErrorCode::None.code()
+        || allowed.iter().chain(of_replaced).any(|allowed| allowed.code() == code)
 }
 
 /// A topic's name on the wire.
@@ -180,4 +216,26 @@ pub fn records_of(bytes: &[u8], from: i64) -> Result<Vec<(i64, RecordName)>, Str
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_allowed_by_its_list_or_to_a_broker_that_was_replaced() {
+        let storage = ErrorCode::KafkaStorageError.code();
+        let fenced = ErrorCode::NotLeaderOrFollower.code();
+        for (code, is_replaced, expected) in [
+            (0, false, true),
+            (storage, false, true),
+            (fenced, false, false),
+            (fenced, true, true),
+            (ErrorCode::UnknownServerError.code(), true, false),
+            (ErrorCode::OffsetOutOfRange.code(), true, false),
+        ] {
+            assert_eq!(is_allowed(code, &MAY_RETRY, is_replaced), expected, "{code}");
+        }
+        assert!(!is_allowed(storage, &[], false));
+    }
 }

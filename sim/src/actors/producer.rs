@@ -1,7 +1,7 @@
 //! A producer of one partition, idempotent or plain: up to five requests in flight, and everything
 //! without an answer, or with an error, sent again in order with the same sequences.
 
-use super::{Context, OF_REPLACED, PATIENCE, topic_name};
+use super::{Context, MAY_RETRY, PATIENCE, topic_name};
 use crate::client::{Connection, Gone};
 use crate::dice::{below, between_ms, chance, pick};
 use crate::model::value_of;
@@ -126,7 +126,7 @@ impl Producer {
             let answer = connection.receive::<ProduceRequest>(self.version);
             let answer = env.timeout(PATIENCE, answer).await;
             let answer = answer.unwrap_or_else(|| Err(Gone("no answer in time".to_owned())))?;
-            let is_acknowledged = self.take(at, &answer, has_failed, connection.is_stale());
+            let is_acknowledged = self.take(at, &answer, has_failed, connection);
             self.waiting[at].is_acknowledged = is_acknowledged;
             has_failed |= !is_acknowledged;
         }
@@ -143,7 +143,13 @@ impl Producer {
     }
 
     /// Takes the answer to the batch at this place in; true if it is acknowledged.
-    fn take(&self, at: usize, answer: &ProduceResponse, has_failed: bool, is_stale: bool) -> bool {
+    fn take(
+        &self,
+        at: usize,
+        answer: &ProduceResponse,
+        has_failed: bool,
+        connection: &Connection,
+    ) -> bool {
         let Context { model, id, .. } = &self.context;
         let Batch { first, count, .. } = self.waiting[at];
         let partitions = answer.responses.iter().flat_map(|topic| &topic.partition_responses);
@@ -157,12 +163,11 @@ impl Producer {
             model.acknowledged(*id, first, count, base_offset);
             return true;
         }
-        let may_retry = [ErrorCode::RequestTimedOut, ErrorCode::KafkaStorageError];
         let is_behind_failure =
             self.is_idempotent && has_failed && code == ErrorCode::OutOfOrderSequenceNumber.code();
-        let is_fenced = is_stale && OF_REPLACED.iter().any(|of| of.code() == code);
-        if !is_behind_failure && !is_fenced && may_retry.iter().all(|may| may.code() != code) {
-            model.violation(format!("producer {id}: {first}+{count} is refused: code {code}"));
+        if !is_behind_failure {
+            let doing = format_args!("{first}+{count} is refused");
+            self.context.check_code(doing, code, &MAY_RETRY, connection);
         }
         false
     }
@@ -216,6 +221,8 @@ impl Producer {
         let answer = self.context.call(connection, INIT_PRODUCER_ID_VERSION, &request).await?;
         let (id, code) = (answer.producer_id.0, answer.error_code);
         self.context.note(&format!("producer id {id} code {code}"));
+        let allowed = [ErrorCode::RequestTimedOut, ErrorCode::CoordinatorNotAvailable];
+        self.context.check_code("asks for a producer id", code, &allowed, connection);
         Ok((code == 0).then_some(id))
     }
 }

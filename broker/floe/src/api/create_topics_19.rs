@@ -156,7 +156,7 @@ fn check_name(name: &str) -> Result<(), Refused> {
     if let Some(complaint) = topic_names::complaint(name) {
         return Err(Refused::new(ErrorCode::InvalidTopicException, complaint));
     }
-    if name == CLUSTER_METADATA {
+    if name == CLUSTER_METADATA || topic_names::is_internal(name) {
         let message = format!("Creation of internal topic {name} is prohibited.");
         return Err(Refused::new(ErrorCode::InvalidRequest, message));
     }
@@ -303,6 +303,8 @@ mod tests {
         let code = |name: &str| check_name(name).err().map(|refused| refused.code);
         assert_eq!(code("a.b"), None);
         assert_eq!(code("a b"), Some(ErrorCode::InvalidTopicException));
-        assert_eq!(code(CLUSTER_METADATA), Some(ErrorCode::InvalidRequest));
+        for internal in [CLUSTER_METADATA, "__consumer_offsets"] {
+            assert_eq!(code(internal), Some(ErrorCode::InvalidRequest), "{internal}");
+        }
     }
 }

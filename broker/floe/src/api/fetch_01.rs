@@ -2,7 +2,8 @@
 //!
 //! v7 sessions (`fetch_sessions`); v12 last fetched epoch; v13 topic ids. The answer comes when
 //! there are enough bytes, an error, or the wait is over. The first batch comes whole whatever the
-//! limits. Nothing is read before there is memory for the answer (`answer_memory`).
+//! limits. Nothing is read before there is memory for the answer (`answer_memory`), and none is
+//! taken where there are no records.
 
 use super::{Handled, Reply, RequestContext, api};
 use crate::answer_memory::AnswerPermit;
@@ -10,7 +11,8 @@ use crate::broker::Broker;
 use crate::error_codes::error_code;
 use crate::fetch_sessions::{AskedPartition, SessionFetch, SessionPartition, SessionRequest, Want};
 use floe_env::HashMap;
-use floe_log::{FetchError, FetchFrom, Fetched, LEADER_EPOCH};
+use floe_log::{FetchError, FetchFrom, Fetched, LEADER_EPOCH, RecordsOrigin};
+use floe_metadata::rows::PartitionState;
 use floe_wire::ErrorCode;
 use floe_wire::fetch_response::{DivergingEpoch, FetchResponse, FetchedPartition, FetchedTopic};
 use floe_wire::messages::FetchRequest;
@@ -197,24 +199,32 @@ impl Fetch {
             .collect();
         loop {
             let waiter = broker.log.waiter(&partitions);
+            let looked = self.look(broker).await;
             let left = deadline.saturating_duration_since(broker.env.monotonic());
-            let memory = broker.answer_memory.take(self.bytes_max);
-            let patience = left.max(MEMORY_PATIENCE);
-            let Some(mut memory) = broker.env.timeout(patience, memory).await else {
-                return (self.without_records(broker).await, None);
+            let mut bytes_enough = self.bytes_min;
+            let (read, mut memory) = match looked.iter().filter_map(|(_, origin)| *origin).max() {
+                None => (looked.into_iter().map(|(partition, _)| partition).collect(), None),
+                Some(origin) => match self.memory(broker, origin, left).await {
+                    None => return (looked.into_iter().map(|(one, _)| one).collect(), None),
+                    Some(memory) => {
+                        // Whole batches seldom fill the memory to its end, and there may be no
+                        // more of it.
+                        bytes_enough = bytes_enough.min(memory.bytes() / 2);
+                        (self.read(broker, memory.bytes(), looked).await, Some(memory))
+                    }
+                },
             };
-            let read = self.read(broker, memory.bytes()).await;
             let bytes: usize = read.iter().map(FetchedPartition::records_bytes).sum();
             let is_urgent = |partition: &FetchedPartition| {
                 !partition.error.is_none() || partition.diverging_epoch.is_some()
             };
             let now = broker.env.monotonic();
-            // Whole batches seldom fill the memory to its end, and there may be no more of it.
-            let bytes_enough = self.bytes_min.min(memory.bytes() / 2);
             let is_enough = bytes >= bytes_enough || partitions.is_empty() || now >= deadline;
             if is_enough || read.iter().any(is_urgent) {
-                memory.resize(bytes);
-                return (read, (bytes > 0).then_some(memory));
+                if let Some(memory) = &mut memory {
+                    memory.resize(bytes);
+                }
+                return (read, memory.filter(|_| bytes > 0));
             }
             // Whoever waits holds no memory.
             drop((read, memory));
@@ -224,9 +234,25 @@ impl Fetch {
                 () = waiter.news() => {}
                 () = broker.env.sleep(patience) => {}
                 () = broker.shutdown.wait() => {
-                    return (self.without_records(broker).await, None);
+                    let looked = self.look(broker).await;
+                    return (looked.into_iter().map(|(partition, _)| partition).collect(), None);
                 }
             }
+        }
+    }
+
+    /// Memory for an answer; `None` where there is none in time, or the broker shuts down.
+    async fn memory(
+        &self,
+        broker: &Broker,
+        origin: RecordsOrigin,
+        left: Duration,
+    ) -> Option<AnswerPermit> {
+        let taken = broker.answer_memory.take(self.bytes_max, origin);
+        tokio::select! {
+            biased;
+            taken = broker.env.timeout(left.max(MEMORY_PATIENCE), taken) => taken,
+            () = broker.shutdown.wait() => None,
         }
     }
 
@@ -248,44 +274,47 @@ impl Fetch {
         FetchFrom { partition, offset, bytes_max, committed_only: self.committed_only }
     }
 
-    /// An answer that holds nothing: the partitions' ends alone.
-    async fn without_records(&self, broker: &Broker) -> Vec<FetchedPartition> {
-        let mut answered = Vec::with_capacity(self.wanted.len());
+    /// What there is, without reading it: an answer that holds no records, and for each partition
+    /// where its records would come from, if there are any.
+    async fn look(&self, broker: &Broker) -> Vec<(FetchedPartition, Option<RecordsOrigin>)> {
+        let mut looked = Vec::with_capacity(self.wanted.len());
         for wanted in &self.wanted {
-            let state = match wanted.partition {
-                Err(code) => Err(code),
-                Ok(partition) => match broker.log.known_state(partition) {
-                    Some(state) => Ok(state),
-                    None => match broker.log.state(partition).await {
-                        Ok(state) => state.ok_or(ErrorCode::UnknownTopicOrPartition),
-                        Err(error) => Err(fetch_code(&FetchError::Failed(error))),
-                    },
-                },
-            };
-            answered.push(match state {
-                Ok(state) => {
-                    self.fetched(wanted, Ok(Fetched { state, records: Vec::new() }), 0, true)
+            looked.push(match wanted.partition {
+                Err(code) => (FetchedPartition::failed(wanted.index, code), None),
+                Ok(partition) => {
+                    match broker.log.look(self.from(partition, wanted.offset, 0)).await {
+                        Ok(found) => {
+                            (self.without_records(wanted.index, found.state), found.origin)
+                        }
+                        Err(error) => (self.failed(wanted, &error), None),
+                    }
                 }
-                Err(code) => FetchedPartition::failed(wanted.index, code),
             });
         }
-        answered
+        looked
     }
 
-    async fn read(&self, broker: &Broker, bytes_max: usize) -> Vec<FetchedPartition> {
+    /// Reads what there is, as far as there is room for it.
+    async fn read(
+        &self,
+        broker: &Broker,
+        bytes_max: usize,
+        looked: Vec<(FetchedPartition, Option<RecordsOrigin>)>,
+    ) -> Vec<FetchedPartition> {
         let mut room = self.bytes_max.min(bytes_max);
         self.read_ahead(broker, room);
         let mut is_empty = true;
         let mut read = Vec::with_capacity(self.wanted.len());
-        for wanted in &self.wanted {
+        for (wanted, (looked, origin)) in self.wanted.iter().zip(looked) {
+            let is_full = room == 0 && !is_empty;
             let partition = match wanted.partition {
-                Err(code) => FetchedPartition::failed(wanted.index, code),
-                Ok(partition) => {
+                Ok(partition) if origin.is_some() && !is_full => {
                     let bytes_max = wanted.bytes_max.min(room);
                     let from = self.from(partition, wanted.offset, bytes_max);
                     let fetched = broker.log.fetch(from).await;
                     self.fetched(wanted, fetched, bytes_max, is_empty)
                 }
+                _ => looked,
             };
             let bytes = partition.records_bytes();
             is_empty &= bytes == 0;
@@ -304,29 +333,44 @@ impl Fetch {
         bytes_max: usize,
         is_first: bool,
     ) -> FetchedPartition {
-        let (state, records, diverging_epoch) = match fetched {
+        match fetched {
+            Err(error) => self.failed(wanted, &error),
             Ok(fetched) => {
                 let fits = is_first || fetched.bytes() <= bytes_max;
-                (fetched.state, if fits { fetched.records } else { Vec::new() }, None)
+                let records = if fits { fetched.records } else { Vec::new() };
+                FetchedPartition { records, ..self.without_records(wanted.index, fetched.state) }
             }
-            Err(FetchError::OffsetOutOfRange(state))
+        }
+    }
+
+    /// A partition of which nothing could be read. A client that tells the epoch of what it has
+    /// hears where the log ends instead of that it is out of range.
+    fn failed(&self, wanted: &Wanted, error: &FetchError) -> FetchedPartition {
+        match *error {
+            FetchError::OffsetOutOfRange(state)
                 if wanted.has_epoch && wanted.offset > state.high_watermark =>
             {
                 let (epoch, end_offset) = (LEADER_EPOCH, state.high_watermark);
-                (state, Vec::new(), Some(DivergingEpoch { epoch, end_offset }))
+                let diverging_epoch = Some(DivergingEpoch { epoch, end_offset });
+                let ends = self.without_records(wanted.index, state);
+                FetchedPartition { diverging_epoch, ..ends }
             }
-            Err(error) => return FetchedPartition::failed(wanted.index, fetch_code(&error)),
-        };
+            _ => FetchedPartition::failed(wanted.index, fetch_code(error)),
+        }
+    }
+
+    /// A partition's ends alone.
+    fn without_records(&self, index: i32, state: PartitionState) -> FetchedPartition {
         FetchedPartition {
-            partition: wanted.index,
+            partition: index,
             error: ErrorCode::None,
             high_watermark: state.high_watermark,
             last_stable_offset: state.last_stable_offset,
             log_start_offset: state.log_start_offset,
-            diverging_epoch,
+            diverging_epoch: None,
             aborted_transactions: self.committed_only.then(Vec::new),
             preferred_read_replica: -1,
-            records,
+            records: Vec::new(),
         }
     }
 

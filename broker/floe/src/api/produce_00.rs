@@ -18,8 +18,8 @@ use floe_wire::messages::produce_response::{
 };
 use floe_wire::messages::{ProduceRequest, ProduceResponse, StrBytes, TopicName};
 use kfs::{
-    BatchError, BatchSummary, ProducerEpoch, ProducerId, RecordFault, TimestampType, TopicId,
-    TopicPartition,
+    BadRecord, BatchError, BatchSummary, ProducerEpoch, ProducerId, RecordFault, TimestampType,
+    TopicId, TopicPartition,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,8 +33,9 @@ const ADMIN_CLIENT_ID: &str = "__admin_client";
 const BATCH_LENGTH_AT: std::ops::Range<usize> = 8..12;
 /// The least that a batch of the oldest format says of its length, bytes.
 const OLDEST_LENGTH_MIN: i32 = 14;
-/// Records that are told one by one at most, where a batch's header alone says how many there are.
-const RECORD_ERRORS_MAX: u32 = 10_000;
+/// Records of one request that are told one by one at most. What is refused beyond gets its code
+/// and message alone: a small request must not have a large answer.
+const RECORD_ERRORS_MAX: usize = 4096;
 /// The first version that may carry zstd.
 const ZSTD_SINCE: i16 = 7;
 /// The first version that names topics by id.
@@ -125,14 +126,22 @@ fn finish(context: &RequestContext, acks: i16, answer: Answer) -> Handled {
 struct Refused {
     code: ErrorCode,
     message: Option<String>,
-    records: Vec<(i32, String)>,
+    records: BadRecords,
     /// Found in the records, and so by the log: Kafka then tells the log start.
     log_start_offset: i64,
 }
 
+/// The records of a batch that are at fault.
+enum BadRecords {
+    None,
+    Listed(Vec<BadRecord>),
+    /// The append time's bit is the batch's, and so every one of this many records is at fault.
+    AppendTime(u32),
+}
+
 impl Refused {
     fn code(code: ErrorCode) -> Self {
-        Self { code, message: None, records: Vec::new(), log_start_offset: -1 }
+        Self { code, message: None, records: BadRecords::None, log_start_offset: -1 }
     }
 }
 
@@ -165,7 +174,7 @@ fn check(
     let now_ms = broker.env.now_ms();
     let rules = topic.settings.rules(now_ms, context.version >= ZSTD_SINCE);
     let summary = kfs::validate_batch(&batch, &rules)
-        .map_err(|error| refuse_batch(broker, partition, stated_records(&batch), &error))?;
+        .map_err(|error| refuse_batch(broker, partition, stated_records(&batch), error))?;
     let stored = to_store(batch, &summary, topic.settings.timestamp_type, now_ms);
     Ok((append_batch(topic, partition, &summary, &stored), stored.append_time_ms))
 }
@@ -177,7 +186,7 @@ async fn recompressed(
     mut batch: AppendBatch,
 ) -> Result<AppendBatch, Refused> {
     let bytes = broker.recompression.apply(&broker.env, &topic.settings, batch.bytes).await;
-    batch.bytes = bytes.map_err(|error| refuse_batch(broker, batch.partition, 0, &error))?;
+    batch.bytes = bytes.map_err(|error| refuse_batch(broker, batch.partition, 0, error))?;
     if batch.bytes.len() > topic.settings.segment_bytes {
         return Err(Refused::code(ErrorCode::RecordListTooLarge));
     }
@@ -203,43 +212,55 @@ fn refuse_batch(
     broker: &Broker,
     partition: TopicPartition,
     stated_records: u32,
-    error: &BatchError,
+    error: BatchError,
 ) -> Refused {
     tracing::debug!(%partition, %error, "batch refused");
-    let code = batch_code(error);
+    let code = batch_code(&error);
     let is_from_records = matches!(code, ErrorCode::InvalidRecord | ErrorCode::InvalidTimestamp);
     let known = broker.log.known_state(partition).filter(|_| is_from_records);
-    let records = record_errors(error, stated_records);
+    let records = match error {
+        BatchError::BadRecords(bad) => BadRecords::Listed(bad),
+        BatchError::LogAppendTime => BadRecords::AppendTime(stated_records),
+        _ => BadRecords::None,
+    };
     let message = "one or more records have been rejected";
     Refused {
         code,
-        message: (!records.is_empty()).then(|| message.to_owned()),
+        message: (!matches!(records, BadRecords::None)).then(|| message.to_owned()),
         records,
         log_start_offset: known.map_or(-1, |state| state.log_start_offset),
     }
 }
 
-/// The records that are told one by one, with what is wrong with each.
-fn record_errors(error: &BatchError, stated_records: u32) -> Vec<(i32, String)> {
-    let index = |index: u32| i32::try_from(index).unwrap_or(i32::MAX);
-    match error {
-        BatchError::BadRecords(bad) => {
-            bad.iter().map(|record| (index(record.index), record_fault(record.fault))).collect()
+/// The records that are told one by one, `errors_max` at most, with what is wrong with each.
+fn record_errors(bad: BadRecords, errors_max: usize) -> Vec<BatchIndexAndErrorMessage> {
+    let told = |index: u32, message: StrBytes| {
+        BatchIndexAndErrorMessage::default()
+            .with_batch_index(i32::try_from(index).unwrap_or(i32::MAX))
+            .with_batch_index_error_message(Some(message))
+    };
+    let append_time = StrBytes::from_static_str("only the broker sets the append time");
+    match bad {
+        BadRecords::None => Vec::new(),
+        BadRecords::Listed(bad) => {
+            let bad = bad.into_iter().take(errors_max);
+            bad.map(|record| told(record.index, record_fault(record.fault))).collect()
         }
-        // The bit is the batch's, and so every record is at fault.
-        BatchError::LogAppendTime => (0..stated_records.min(RECORD_ERRORS_MAX))
-            .map(|record| (index(record), "only the broker sets the append time".to_owned()))
-            .collect(),
-        _ => Vec::new(),
+        BadRecords::AppendTime(count) => {
+            let records = (0..count).take(errors_max);
+            records.map(|index| told(index, append_time.clone())).collect()
+        }
     }
 }
 
-fn record_fault(fault: RecordFault) -> String {
+fn record_fault(fault: RecordFault) -> StrBytes {
     match fault {
-        RecordFault::MissingKey => "a compacted topic takes no record without a key".to_owned(),
-        RecordFault::Timestamp { timestamp_ms } => {
-            format!("timestamp {timestamp_ms} is outside what the topic allows")
+        RecordFault::MissingKey => {
+            StrBytes::from_static_str("a compacted topic takes no record without a key")
         }
+        RecordFault::Timestamp { timestamp_ms } => StrBytes::from_string(format!(
+            "timestamp {timestamp_ms} is outside what the topic allows"
+        )),
     }
 }
 
@@ -304,6 +325,8 @@ struct Answer {
     response: ProduceResponse,
     names: Vec<(TopicName, TopicId)>,
     has_errors: bool,
+    /// What is left of [`RECORD_ERRORS_MAX`].
+    record_errors_left: usize,
 }
 
 impl Answer {
@@ -318,6 +341,7 @@ impl Answer {
             response: ProduceResponse::default().with_responses(responses.collect()),
             names: topics.map(|topic| (topic.name.clone(), TopicId(topic.topic_id))).collect(),
             has_errors: false,
+            record_errors_left: RECORD_ERRORS_MAX,
         }
     }
 
@@ -328,13 +352,16 @@ impl Answer {
         at: usize,
     ) -> Result<Arc<KnownTopic>, ErrorCode> {
         let (name, id) = &self.names[at];
-        if context.version >= TOPIC_IDS_SINCE {
-            return broker.topics.by_id(*id).ok_or(ErrorCode::UnknownTopicId);
-        }
+        let (found, missing) = if context.version >= TOPIC_IDS_SINCE {
+            (broker.topics.by_id(*id), ErrorCode::UnknownTopicId)
+        } else {
+            (broker.topics.by_name(name), ErrorCode::UnknownTopicOrPartition)
+        };
+        let name = found.as_ref().map_or(name.as_str(), |topic| &topic.name);
         if topic_names::is_internal(name) && &*context.client_id != ADMIN_CLIENT_ID {
             return Err(ErrorCode::InvalidTopicException);
         }
-        broker.topics.by_name(name).ok_or(ErrorCode::UnknownTopicOrPartition)
+        found.ok_or(missing)
     }
 
     fn push(&mut self, place: Place, partition: PartitionProduceResponse) {
@@ -344,16 +371,13 @@ impl Answer {
 
     fn refuse(&mut self, place: Place, refused: Refused) {
         self.has_errors = true;
-        let record_errors = refused.records.into_iter().map(|(index, message)| {
-            BatchIndexAndErrorMessage::default()
-                .with_batch_index(index)
-                .with_batch_index_error_message(Some(StrBytes::from_string(message)))
-        });
+        let record_errors = record_errors(refused.records, self.record_errors_left);
+        self.record_errors_left -= record_errors.len();
         let partition = PartitionProduceResponse::default()
             .with_error_code(refused.code.code())
             .with_base_offset(-1)
             .with_log_start_offset(refused.log_start_offset)
-            .with_record_errors(record_errors.collect())
+            .with_record_errors(record_errors)
             .with_error_message(refused.message.map(StrBytes::from_string));
         self.push(place, partition);
     }

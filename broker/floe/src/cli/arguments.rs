@@ -101,6 +101,11 @@ pub(super) struct TablesArguments {
 pub(super) enum TablesCommand {
     /// List all tables (the default).
     List,
+    /// Show all that is known of one table.
+    Describe {
+        /// The table's name.
+        name: String,
+    },
     /// Let a stopped table go on. `floe tables` says why it was stopped.
     #[command(group = ArgGroup::new("from").required(true))]
     Resume {
@@ -113,8 +118,16 @@ pub(super) enum TablesCommand {
         #[arg(long, group = "from")]
         from_here: bool,
     },
+    /// Bring all tables back after the metadata store was lost. No broker may run.
+    Recover(RecoverArguments),
     /// After the store was moved: write the addresses of all tables anew. No broker may run.
     Relocate(RelocateArguments),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RecoverArguments {
+    #[command(flatten)]
+    pub(super) settings: SettingFlags,
 }
 
 #[derive(Args, Debug)]

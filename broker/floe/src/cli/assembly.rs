@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use async_trait::async_trait;
 use floe_env::{Env, Result, Shutdown};
+use floe_iceberg_bridge::RecoveredTable;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -37,6 +38,10 @@ pub trait Assembly: Send + Sync + 'static {
     /// Makes metadata that was put back from a backup the one that holds. Answers what was done, in
     /// a few words.
     async fn restore(&self, env: &Env, config: &Config) -> Result<String>;
+
+    /// Makes the cluster's tables and their topics known to a metadata store that has lost them, or
+    /// is new. Answers what became of each table.
+    async fn recover_tables(&self, env: &Env, config: &Config) -> Result<Vec<RecoveredTable>>;
 
     /// Writes the addresses of tables anew in a store that was moved. Answers what was done, in a
     /// sentence.

@@ -18,13 +18,14 @@ mod runtime;
 mod segments;
 mod serve;
 mod settings;
+mod tables;
 #[cfg(test)]
 mod tests;
 
 pub use assembly::{Assembly, Deletion, Endpoints, Reconciliation, Serving};
 
 use crate::text;
-use arguments::{Command, CommandLine, SegmentsCommand, TablesArguments, TablesCommand};
+use arguments::{Command, CommandLine, SegmentsCommand};
 use clap::Parser;
 use floe_env::Error;
 use std::ffi::OsString;
@@ -73,7 +74,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, assembly: Arc<dyn Asse
         Command::Serve(arguments) => serve::run(arguments, assembly),
         Command::Config(arguments) => config_command::run(arguments),
         Command::Topics(arguments) => remote::topics(arguments),
-        Command::Tables(arguments) => tables(arguments, assembly),
+        Command::Tables(arguments) => tables::run(arguments, assembly),
         Command::Segments(SegmentsCommand::Inspect(arguments)) => segments::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments, assembly),
         Command::Restore(arguments) => restore::run(arguments, assembly),
@@ -88,13 +89,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, assembly: Arc<dyn Asse
     // A closed standard error leaves nobody to tell.
     let _ = writeln!(std::io::stderr(), "floe: {}", text::plain(&error.to_string()));
     ExitCode::from(code)
-}
-
-fn tables(arguments: TablesArguments, assembly: Arc<dyn Assembly>) -> Outcome {
-    match arguments.command {
-        Some(TablesCommand::Relocate(arguments)) => relocate::run(arguments, assembly),
-        _ => remote::tables(arguments),
-    }
 }
 
 /// Prints a result. A reader that has gone away, such as `head`, is no failure.

@@ -1,11 +1,10 @@
-//! `floe topics` and `floe tables`: ask a running broker.
+//! `floe topics`: asks a running broker.
 
-use super::arguments::{TablesArguments, TablesCommand, Target, TopicsArguments, TopicsCommand};
+use super::arguments::{Target, TopicsArguments, TopicsCommand};
 use super::client::{Client, escape};
 use super::{Outcome, print, print_json, runtime};
-use crate::http::{ResumeRequest, TableView, TopicView, TopicsPage};
+use crate::http::{TopicView, TopicsPage};
 use crate::text::{bytes, plain, table};
-use floe_env::date::utc_text;
 use floe_env::{Env, Error, Result};
 
 /// Where a broker is by default.
@@ -14,7 +13,7 @@ const HTTP_DEFAULT: &str = "127.0.0.1:8080";
 const PAGES_MAX: usize = 10_000;
 
 impl Target {
-    fn client(&self, env: Env) -> Result<Client> {
+    pub(super) fn client(&self, env: Env) -> Result<Client> {
         let variable = std::env::var("FLOE_HTTP").ok().filter(|address| !address.is_empty());
         let address = self.http.clone().or(variable);
         Client::new(env, address.as_deref().unwrap_or(HTTP_DEFAULT))
@@ -52,28 +51,6 @@ async fn all_topics(client: &Client) -> Result<Vec<TopicView>> {
     Err(Error::limit(format!("the broker gave over {PAGES_MAX} pages of topics")))
 }
 
-pub(super) fn tables(arguments: TablesArguments) -> Outcome {
-    let TablesArguments { target, command } = arguments;
-    if let Some(TablesCommand::Resume { name, rewind, .. }) = command {
-        return resume(&target, &name, if rewind { "rewind" } else { "from-here" });
-    }
-    let tables = runtime::run_command(async |env| {
-        target.client(env)?.get::<Vec<TableView>>("/v1/tables").await
-    })??;
-    let tables = tables.ok_or_else(|| Error::invalid("the broker does not know /v1/tables"))?;
-    if target.json { print_json(&tables) } else { print(&tables_listing(&tables)) }
-}
-
-fn resume(target: &Target, name: &str, from: &str) -> Outcome {
-    let resumed = runtime::run_command(async |env| {
-        let path = format!("/v1/tables/{}/resume", escape(name));
-        let request = ResumeRequest { from: from.to_owned() };
-        target.client(env)?.post::<TableView>(&path, &request).await
-    })??;
-    let table = resumed.ok_or_else(|| Error::invalid(format!("there is no table {name}")))?;
-    if target.json { print_json(&table) } else { print(&tables_listing(&[table])) }
-}
-
 pub(super) fn topics_listing(topics: &[TopicView]) -> String {
     if topics.is_empty() {
         return "There are no topics yet.\n".to_owned();
@@ -108,40 +85,4 @@ pub(super) fn topic_description(topic: &TopicView) -> String {
     let headings = ["PARTITION", "LOG START", "LAST STABLE", "HIGH WATERMARK", "SIZE"];
     text.push_str(&table(&headings, rows.collect()));
     text
-}
-
-pub(super) fn tables_listing(tables: &[TableView]) -> String {
-    if tables.is_empty() {
-        return "There are no tables yet: a topic's first record makes its table.\n".to_owned();
-    }
-    let rows = tables.iter().map(|table| {
-        let reason = table.reason.as_ref().or(table.last_error.as_ref());
-        vec![
-            table.name.clone(),
-            table.topic.clone(),
-            table.state.clone(),
-            table.lag_records.to_string(),
-            format!("{:.1} s", table.lag_seconds),
-            table.files.to_string(),
-            bytes(table.bytes),
-            table.conflicts.to_string(),
-            table.last_commit_ms.map_or_else(|| "-".to_owned(), utc_text),
-            reason.cloned().unwrap_or_else(|| "-".to_owned()),
-        ]
-    });
-    table(
-        &[
-            "TABLE",
-            "TOPIC",
-            "STATE",
-            "BEHIND",
-            "LAG",
-            "FILES",
-            "SIZE",
-            "CONFLICTS",
-            "COMMITTED",
-            "REASON",
-        ],
-        rows.collect(),
-    )
 }

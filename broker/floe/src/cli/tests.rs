@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use clap::{CommandFactory, Parser};
 use floe_env::{Env, Result};
+use floe_iceberg_bridge::RecoveredTable;
 use kfs::{
     BatchBuilder, BrokerEpoch, BrokerId, ClusterId, NewRecord, OffsetMode, PartitionIndex,
     SectionStart, SegmentBuilder, SegmentId, TopicId,
@@ -57,6 +58,18 @@ impl Assembly for FakeAssembly {
 
     async fn restore(&self, _env: &Env, _config: &Config) -> Result<String> {
         Err(Error::invalid("this assembly restores nothing"))
+    }
+
+    async fn recover_tables(&self, _env: &Env, _config: &Config) -> Result<Vec<RecoveredTable>> {
+        let table = |table: Option<&str>, problem: Option<&str>| RecoveredTable {
+            folder: "folder\u{1b}".to_owned(),
+            table: table.map(str::to_owned),
+            topic: Some("orders".to_owned()),
+            rows: 7,
+            problem: problem.map(str::to_owned),
+        };
+        let torn = self.problems.iter().map(|problem| table(None, Some(problem)));
+        Ok(std::iter::once(table(Some("orders"), None)).chain(torn).collect())
     }
 
     async fn relocate(&self, _env: &Env, _config: &Config) -> Result<String> {
@@ -191,15 +204,51 @@ fn names_from_outside_cannot_steer_a_terminal() {
         last_error: None,
         files: 3,
         bytes: 4096,
-        gap_offsets: 0,
+        small_file_ratio: Some(2.0 / 3.0),
+        columns: 12,
+        rescued_rows: 77,
+        undecodable_rows: 88,
+        retention_ms: Some(60_000),
+        gap_offsets: 99,
         commits: 1,
         failures: 0,
         conflicts: 2,
         puts: 4,
     };
-    let text = remote::tables_listing(&[table]);
+    let description = tables::description(&table);
+    let text = tables::listing(&[table]);
     assert_eq!(text.lines().count(), 2, "{text}");
-    assert!(text.contains("4.0 KiB") && text.contains("2001-09-09T01:46:40Z"), "{text}");
+    for part in ["stopped", "4.0 KiB", "67 %", "77", "88", "2001-09-09T01:46:40Z", "by hand"] {
+        assert!(text.contains(part) && description.contains(part), "{part}: {text}{description}");
+    }
+    for part in ["99 offsets", "12 beside", "60 s", "conflicts    2 since", "PUTs         4 since"]
+    {
+        assert!(description.contains(part), "{part}: {description}");
+    }
+}
+
+#[test]
+fn recovered_tables_are_shown_and_problems_are_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("floe tables recover --data {}", folder.path().display());
+    let run = |assembly: FakeAssembly| {
+        run(line.split_whitespace().map(OsString::from), Arc::new(assembly))
+    };
+    assert!(is_code(run(healthy()), SUCCESS));
+    let torn = FakeAssembly { problems: vec!["no version is whole".to_owned()], ..healthy() };
+    assert!(is_code(run(torn), FAILURE));
+    assert!(is_code(exit_code("floe tables recover --kafka nowhere"), USAGE));
+    let tables = [RecoveredTable {
+        folder: "folder\u{1b}".to_owned(),
+        table: None,
+        topic: Some("orders".to_owned()),
+        rows: 7,
+        problem: Some("no version is whole".to_owned()),
+    }];
+    let text = tables::recovered(&tables);
+    for part in ["folder?", "orders", "7", "no version is whole"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[tokio::test]

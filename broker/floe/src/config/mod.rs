@@ -27,11 +27,11 @@ mod typed;
 mod value;
 
 pub use address::Address;
+pub use floe_store::Secret;
 pub use location::{Cloud, MetadataLocation, StoreLocation};
 pub use machine::Machine;
 pub(crate) use nearest::nearest;
 pub use resolve::{Entry, Given, Inputs, Resolved, Source, resolve};
-pub use secret::Secret;
 pub use typed::{
     Config, FlushConfig, IcebergConfig, KafkaConfig, ListenConfig, MemoryConfig, MetadataConfig,
     S3Config, StoreConfig,

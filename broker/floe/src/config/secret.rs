@@ -1,31 +1,7 @@
 //! Values that must never appear in a log, an error or a page.
 
-use std::fmt;
-
 /// What stands in the place of a secret wherever a value is shown.
 pub(crate) const HIDDEN: &str = "***";
-
-/// A secret. It has no `Display`, and its `Debug` shows nothing of it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a secret.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The secret itself, for the one call that needs it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(HIDDEN)
-    }
-}
 
 /// A URL without its password, whether that stands before the host or among the parameters.
 pub(crate) fn hide_password(url: &str) -> String {

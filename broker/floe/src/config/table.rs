@@ -231,7 +231,8 @@ pub const SETTINGS: &[Setting] = &[
         "FLOE_MEMORY_CACHE_BYTES",
         Integer { min: 0, max: 4096 * GIB },
         Derived("half of the budget"),
-        "The part of the budget that blocks read from the store may fill.",
+        "The part of the budget for blocks of records: those just written, those read from the \
+         store, and those that answers hold until clients have taken them.",
     )
     .unit("bytes"),
     Setting::new(
@@ -239,8 +240,9 @@ pub const SETTINGS: &[Setting] = &[
         "FLOE_MEMORY_PER_CONNECTION_BYTES",
         Integer { min: 65_536, max: GIB },
         Fixed("16777216"),
-        "Requests and answers that one connection may hold at once. A larger request is read \
-         only while its connection holds nothing else.",
+        "Requests that one connection may hold at once until they are answered. A larger one is \
+         read only while its connection holds nothing else. Answers share a bound with those of \
+         all other connections.",
     )
     .unit("bytes"),
     Setting::new(

@@ -389,20 +389,19 @@ impl<'a> Reader<'a> {
     }
 
     fn catalog(&self) -> Result<CatalogConfig> {
-        let stored = |secret: Secret| floe_store::Secret::new(secret.expose());
         let id = self.optional_text("iceberg.client_id");
         let client = match (id, self.secret("iceberg.client_secret")) {
-            (Some(id), Some(secret)) => Some(CatalogClient { id, secret: stored(secret) }),
+            (Some(id), Some(secret)) => Some(CatalogClient { id, secret }),
             (None, None) => None,
             _ => return Err(both("iceberg.client_id", "iceberg.client_secret")),
         };
         let keys = (self.secret("iceberg.read_access_key"), self.secret("iceberg.read_secret_key"));
-        let session_token = self.secret("iceberg.read_session_token").map(stored);
+        let session_token = self.secret("iceberg.read_session_token");
         let endpoint = self.optional_text("iceberg.read_endpoint");
         let read_keys = match keys {
             (Some(access_key), Some(secret_key)) => Some(ReadKeys {
-                access_key: stored(access_key),
-                secret_key: stored(secret_key),
+                access_key,
+                secret_key,
                 session_token,
                 endpoint,
                 region: self.optional_text("store.region"),

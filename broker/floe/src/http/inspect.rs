@@ -17,7 +17,7 @@ pub trait Inspect: Send + Sync + 'static {
     /// One topic with its partitions. `None` if there is none.
     async fn topic(&self, name: &str) -> Result<Option<TopicView>>;
 
-    /// Every table.
+    /// Every table, by full name.
     async fn tables(&self) -> Result<Vec<TableView>>;
 
     /// Lets a stopped table go on, as an operator has decided. `None` if there is no such table;
@@ -111,13 +111,13 @@ pub struct TableView {
     pub topic: String,
     /// `running`, `degraded` or `stopped`.
     pub state: String,
-    /// Why it is not running.
+    /// Why it is not running, or that it is catching up.
     pub reason: Option<String>,
     /// Committed records of the topic that are not in the table.
     pub lag_records: u64,
     /// Age of the oldest of them, seconds.
     pub lag_seconds: f64,
-    /// When this broker last committed to the table, milliseconds since the Unix epoch.
+    /// When the table was last committed to, milliseconds since the Unix epoch.
     pub last_commit_ms: Option<i64>,
     /// The newest error.
     pub last_error: Option<String>,
@@ -127,6 +127,21 @@ pub struct TableView {
     /// Their bytes.
     #[serde(default)]
     pub bytes: u64,
+    /// The part of the files that is small, 0 to 1; none until the upkeep has looked.
+    #[serde(default)]
+    pub small_file_ratio: Option<f64>,
+    /// Columns beside the ten, those within structs and lists counted one by one.
+    #[serde(default)]
+    pub columns: u64,
+    /// Rows ever committed with something in `_kafka_rescued`.
+    #[serde(default)]
+    pub rescued_rows: u64,
+    /// Rows ever committed with a `_kafka_error`.
+    #[serde(default)]
+    pub undecodable_rows: u64,
+    /// Age at which rows leave the table, milliseconds; none for never.
+    #[serde(default)]
+    pub retention_ms: Option<i64>,
     /// Offsets that the table can never hold.
     #[serde(default)]
     pub gap_offsets: u64,
@@ -139,7 +154,7 @@ pub struct TableView {
     /// Commits that were made again, because somebody else was faster.
     #[serde(default)]
     pub conflicts: u64,
-    /// Objects that commits have put.
+    /// Objects put for the table by this broker since its start.
     #[serde(default)]
     pub puts: u64,
 }

@@ -1,4 +1,4 @@
-//! What becomes of records' values in tables, over all tables since the start.
+//! What the limits of tables' columns keep out, over all tables since the start.
 
 use super::registrar::{Registrar, label_values};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -32,24 +32,12 @@ struct LimitLabels {
 
 /// The counters.
 pub struct DecodingMetrics {
-    /// Rows with something in `_kafka_rescued`.
-    pub rescued: Counter,
-    /// Rows with a `_kafka_error`.
-    pub undecodable: Counter,
     limits: Family<LimitLabels, Counter>,
 }
 
 impl DecodingMetrics {
     pub(super) fn register(registrar: &mut Registrar) -> Self {
         Self {
-            rescued: registrar.counter(
-                "table_rescued_rows",
-                "Rows committed with values that no column holds, in _kafka_rescued.",
-            ),
-            undecodable: registrar.counter(
-                "table_undecodable_rows",
-                "Rows committed with a _kafka_error: the value looked like JSON and stayed raw.",
-            ),
             limits: registrar.counters(
                 "table_mapping_limits",
                 &["limit"],

@@ -17,6 +17,7 @@ mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 pub use decoding::{ColumnLimit, DecodingMetrics};
 pub use jobs::JobMetrics;
@@ -25,6 +26,7 @@ pub use log::{CommitOutcome, CutReason, LogMetrics};
 pub use process::ProcessMetrics;
 pub use store::{CacheMetrics, RequestKind, RequestOutcome, StoreMetrics};
 pub use tables::{TableHandle, TableMetrics, TableState};
+pub use upkeep::UpkeepMetrics;
 
 use floe_env::{Error, Result};
 use parking_lot::Mutex;
@@ -52,6 +54,8 @@ pub struct Families {
     pub cache: CacheMetrics,
     /// Iceberg tables.
     pub tables: TableMetrics,
+    /// The upkeep of tables.
+    pub upkeep: UpkeepMetrics,
     /// Values in tables.
     pub decoding: DecodingMetrics,
     /// Background jobs.
@@ -81,6 +85,7 @@ impl Metrics {
         let store = StoreMetrics::register(&mut registrar);
         let cache = CacheMetrics::register(&mut registrar);
         let tables = TableMetrics::register(&mut registrar);
+        let upkeep = UpkeepMetrics::register(&mut registrar);
         let decoding = DecodingMetrics::register(&mut registrar);
         let jobs = JobMetrics::register(&mut registrar);
         let process = ProcessMetrics::register(&mut registrar);
@@ -92,6 +97,7 @@ impl Metrics {
             store,
             cache,
             tables,
+            upkeep,
             decoding,
             jobs,
             process,

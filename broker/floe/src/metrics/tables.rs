@@ -1,12 +1,14 @@
 //! Iceberg tables: how far each is behind its topic, and whether it still runs.
 
 use super::registrar::{Registrar, label_values};
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 
 /// More tables get no series of their own; their handles then record nothing that is shown.
 const TABLE_SERIES_MAX: usize = 10_000;
@@ -38,6 +40,14 @@ struct StateLabels {
 }
 
 type Seconds = Gauge<f64, AtomicU64>;
+type Ratio = Gauge<f64, AtomicU64>;
+
+/// Names of tables, by whether they have series of their own.
+#[derive(Default)]
+struct KnownTables {
+    listed: BTreeSet<String>,
+    unlisted: BTreeSet<String>,
+}
 
 /// All tables.
 pub struct TableMetrics {
@@ -50,21 +60,14 @@ pub struct TableMetrics {
     puts: Family<TableLabels, Counter>,
     files: Family<TableLabels, Gauge>,
     bytes: Family<TableLabels, Gauge>,
+    columns: Family<TableLabels, Gauge>,
+    small_file_ratio: Family<TableLabels, Ratio>,
+    rescued_rows: Family<TableLabels, Counter>,
+    undecodable_rows: Family<TableLabels, Counter>,
     gap_offsets: Family<TableLabels, Gauge>,
     last_commit: Family<TableLabels, Seconds>,
-    listed: AtomicUsize,
-    /// Tables without series of their own.
-    pub unlisted: Counter,
-    /// Files that the sweep took for orphans.
-    pub orphans_marked: Counter,
-    /// Orphans deleted.
-    pub orphans_deleted: Counter,
-    /// Folds of small files into larger ones.
-    pub folds: Counter,
-    /// Files that folds took out.
-    pub folded_files: Counter,
-    /// Bytes of the files that folds made.
-    pub folded_bytes: Counter,
+    known: Mutex<KnownTables>,
+    unlisted: Gauge,
 }
 
 /// One table's series.
@@ -83,11 +86,38 @@ pub struct TableHandle {
     pub puts: Counter,
     files: Gauge,
     bytes: Gauge,
+    columns: Gauge,
+    small_file_ratio: Ratio,
+    /// Rows committed with something in `_kafka_rescued`.
+    pub rescued_rows: Counter,
+    /// Rows committed with a `_kafka_error`.
+    pub undecodable_rows: Counter,
     gap_offsets: Gauge,
     last_commit: Seconds,
 }
 
 impl TableHandle {
+    /// A handle that records nothing that is shown.
+    fn unlisted() -> Self {
+        Self {
+            lag_records: Gauge::default(),
+            lag_seconds: Seconds::default(),
+            states: std::array::from_fn(|_| Gauge::default()),
+            commits: Counter::default(),
+            failures: Counter::default(),
+            conflicts: Counter::default(),
+            puts: Counter::default(),
+            files: Gauge::default(),
+            bytes: Gauge::default(),
+            columns: Gauge::default(),
+            small_file_ratio: Ratio::default(),
+            rescued_rows: Counter::default(),
+            undecodable_rows: Counter::default(),
+            gap_offsets: Gauge::default(),
+            last_commit: Seconds::default(),
+        }
+    }
+
     /// Sets how far the table is behind its topic: records, and age of the oldest of them.
     pub fn set_lag(&self, records: u64, seconds: f64) {
         self.lag_records.set(i64::try_from(records).unwrap_or(i64::MAX));
@@ -100,6 +130,16 @@ impl TableHandle {
         for (gauge, value) in values {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         }
+    }
+
+    /// Sets how many columns the table has beside the ten.
+    pub fn set_columns(&self, columns: u64) {
+        self.columns.set(i64::try_from(columns).unwrap_or(i64::MAX));
+    }
+
+    /// Sets the part of the files that is small, if it is known.
+    pub fn set_small_file_ratio(&self, ratio: Option<f64>) {
+        self.small_file_ratio.set(ratio.unwrap_or(f64::NAN));
     }
 
     /// Sets when the newest commit was made, seconds since the Unix epoch.
@@ -145,38 +185,41 @@ impl TableMetrics {
                 table,
                 "Commits that were made again, because somebody else was faster.",
             ),
-            puts: registrar.counters("table_puts", table, "Objects that commits have put."),
+            puts: registrar.counters("table_puts", table, "Objects put for the table."),
             files: registrar.gauges("table_files", table, "Data files of the newest snapshot."),
-            bytes: registrar.gauges(
-                "table_bytes",
+            bytes: registrar.gauges("table_bytes", table, "Bytes of these data files."),
+            columns: registrar.gauges(
+                "table_columns",
                 table,
-                "Bytes of the newest snapshot's data files.",
+                "Columns beside the ten, those within structs and lists counted one by one.",
+            ),
+            small_file_ratio: registrar.gauges(
+                "table_small_file_ratio",
+                table,
+                "The part of the data files that folding would make larger, NaN until it is known.",
+            ),
+            rescued_rows: registrar.counters(
+                "table_rescued_rows",
+                table,
+                "Rows committed with values that no column holds, in _kafka_rescued.",
+            ),
+            undecodable_rows: registrar.counters(
+                "table_undecodable_rows",
+                table,
+                "Rows committed with a _kafka_error: the value looked like JSON and stayed raw.",
             ),
             gap_offsets: registrar.gauges(
                 "table_gap_offsets",
                 table,
-                "Offsets that the table can never hold.",
+                "Offsets that it can never hold.",
             ),
             last_commit: registrar.gauges(
                 "table_last_commit_timestamp_seconds",
                 table,
-                "When this broker last committed to the table, 0 if it has not.",
+                "When the table was last committed to, 0 if it never was.",
             ),
-            listed: AtomicUsize::new(0),
-            orphans_marked: registrar.counter(
-                "tables_orphans_marked",
-                "Files below tables that no version named when they were looked at.",
-            ),
-            folds: registrar.counter("tables_folds", "Folds of small data files into larger ones."),
-            folded_files: registrar
-                .counter("tables_folded_files", "Small data files that were folded."),
-            folded_bytes: registrar
-                .counter("tables_folded_bytes", "Bytes of the data files that folds have made."),
-            orphans_deleted: registrar.counter(
-                "tables_orphans_deleted",
-                "Files below tables that no version named when they were looked at again.",
-            ),
-            unlisted: registrar.counter(
+            known: Mutex::default(),
+            unlisted: registrar.gauge(
                 "tables_unlisted",
                 "Tables without series of their own, because there are too many.",
             ),
@@ -185,26 +228,11 @@ impl TableMetrics {
 
     /// The series of a table by its full name, made on first use. Keep it: making it allocates.
     pub fn table(&self, name: &str) -> TableHandle {
+        if !self.is_listed(name) {
+            return TableHandle::unlisted();
+        }
         let table: Arc<str> = Arc::from(name);
         let labels = TableLabels { table: table.clone() };
-        let is_new = self.commits.get(&labels).is_none();
-        if is_new && self.listed.fetch_add(1, Ordering::Relaxed) >= TABLE_SERIES_MAX {
-            self.listed.fetch_sub(1, Ordering::Relaxed);
-            self.unlisted.inc();
-            return TableHandle {
-                lag_records: Gauge::default(),
-                lag_seconds: Gauge::default(),
-                states: std::array::from_fn(|_| Gauge::default()),
-                commits: Counter::default(),
-                failures: Counter::default(),
-                conflicts: Counter::default(),
-                puts: Counter::default(),
-                files: Gauge::default(),
-                bytes: Gauge::default(),
-                gap_offsets: Gauge::default(),
-                last_commit: Gauge::default(),
-            };
-        }
         let states = STATES.map(|state| {
             self.states.get_or_create_owned(&StateLabels { table: table.clone(), state })
         });
@@ -218,27 +246,64 @@ impl TableMetrics {
             puts: self.puts.get_or_create_owned(&labels),
             files: self.files.get_or_create_owned(&labels),
             bytes: self.bytes.get_or_create_owned(&labels),
+            columns: self.columns.get_or_create_owned(&labels),
+            small_file_ratio: self.small_file_ratio.get_or_create_owned(&labels),
+            rescued_rows: self.rescued_rows.get_or_create_owned(&labels),
+            undecodable_rows: self.undecodable_rows.get_or_create_owned(&labels),
             gap_offsets: self.gap_offsets.get_or_create_owned(&labels),
             last_commit: self.last_commit.get_or_create_owned(&labels),
         }
     }
 
-    /// Removes a dropped table's series.
-    pub fn forget(&self, name: &str) {
+    /// Whether a table has series of its own; the first ones have.
+    fn is_listed(&self, name: &str) -> bool {
+        let mut known = self.known.lock();
+        let is_listed = known.listed.contains(name) || known.listed.len() < TABLE_SERIES_MAX;
+        if is_listed {
+            known.unlisted.remove(name);
+        }
+        let names = if is_listed { &mut known.listed } else { &mut known.unlisted };
+        if !names.contains(name) {
+            names.insert(name.to_owned());
+        }
+        self.unlisted.set(i64::try_from(known.unlisted.len()).unwrap_or(i64::MAX));
+        is_listed
+    }
+
+    /// Removes the series of tables that are not among these.
+    pub fn keep_only(&self, names: &BTreeSet<&str>) {
+        let mut known = self.known.lock();
+        known.unlisted.retain(|name| names.contains(name.as_str()));
+        known.listed.retain(|name| {
+            let is_kept = names.contains(name.as_str());
+            if !is_kept {
+                self.remove(name);
+            }
+            is_kept
+        });
+    }
+
+    fn remove(&self, name: &str) {
         let table: Arc<str> = Arc::from(name);
         let labels = TableLabels { table: table.clone() };
-        self.lag_records.remove(&labels);
-        self.lag_seconds.remove(&labels);
-        if self.commits.remove(&labels) {
-            self.listed.fetch_sub(1, Ordering::Relaxed);
-        }
-        for counters in [&self.failures, &self.conflicts, &self.puts] {
-            counters.remove(&labels);
-        }
-        for gauges in [&self.files, &self.bytes, &self.gap_offsets] {
+        for gauges in
+            [&self.lag_records, &self.files, &self.bytes, &self.columns, &self.gap_offsets]
+        {
             gauges.remove(&labels);
         }
-        self.last_commit.remove(&labels);
+        for gauges in [&self.lag_seconds, &self.small_file_ratio, &self.last_commit] {
+            gauges.remove(&labels);
+        }
+        for counters in [
+            &self.commits,
+            &self.failures,
+            &self.conflicts,
+            &self.puts,
+            &self.rescued_rows,
+            &self.undecodable_rows,
+        ] {
+            counters.remove(&labels);
+        }
         for state in STATES {
             self.states.remove(&StateLabels { table: table.clone(), state });
         }

@@ -90,8 +90,11 @@ fn tables_come_and_go() {
     ] {
         assert!(has_line(&text, line), "no line {line} in\n{text}");
     }
-    metrics.tables.forget("kafka.orders");
-    assert!(!metrics.encode().unwrap().contains("kafka.orders"));
+    metrics.tables.table("kafka.kept").set_small_file_ratio(None);
+    metrics.tables.keep_only(&["kafka.kept"].into());
+    let text = metrics.encode().unwrap();
+    assert!(!text.contains("kafka.orders"), "{text}");
+    assert!(has_line(&text, "floe_table_small_file_ratio{table=\"kafka.kept\"} NaN"), "{text}");
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn the_number_of_tables_with_series_is_bounded() {
     let text = metrics.encode().unwrap();
     let listed = text.lines().filter(|line| line.starts_with("floe_table_lag_records{"));
     assert_eq!(listed.count(), 10_000);
-    assert!(has_line(&text, "floe_tables_unlisted_total 5"));
+    assert!(has_line(&text, "floe_tables_unlisted 5"));
     assert!(has_line(&text, "floe_table_lag_records{table=\"kafka.t0\"} 2"));
 }
 

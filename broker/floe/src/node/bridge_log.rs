@@ -6,10 +6,14 @@ mod tests;
 use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::{Error, Result};
+use floe_iceberg_bridge::log_reader::LogRange;
 use floe_iceberg_bridge::{LogRead, LogReader, PartitionCut};
 use floe_log::{FetchError, FetchFrom, Log};
 use floe_metadata::MetadataStore;
 use kfs::{BatchHeader, PartitionIndex, TopicId, TopicPartition};
+
+/// Partitions whose ends one read of the metadata store brings.
+const CUT_PARTITIONS_MAX: usize = 1000;
 
 /// Hands the log to the bridge.
 pub struct BridgeLog {
@@ -23,18 +27,33 @@ pub struct BridgeLog {
 impl LogReader for BridgeLog {
     async fn cut(&self, topic: TopicId) -> Result<Option<Vec<PartitionCut>>> {
         let Some(known) = self.metadata.topic_by_id(topic).await? else { return Ok(None) };
-        let partitions: Vec<TopicPartition> = (0..known.partition_count)
-            .map(|index| TopicPartition { topic, partition: PartitionIndex(index) })
-            .collect();
-        let states = self.metadata.partition_states(&partitions).await?;
-        let cut = states.into_iter().map(|state| {
+        let cuts = self.cuts(&[(topic, known.partition_count)]).await?;
+        Ok(cuts.into_iter().next().flatten())
+    }
+
+    async fn cuts(&self, topics: &[(TopicId, i32)]) -> Result<Vec<Option<Vec<PartitionCut>>>> {
+        let of_topic = |(topic, count): &(TopicId, i32)| {
+            let topic = *topic;
+            (0..*count).map(move |index| TopicPartition { topic, partition: PartitionIndex(index) })
+        };
+        let partitions: Vec<TopicPartition> = topics.iter().flat_map(of_topic).collect();
+        let mut states = Vec::with_capacity(partitions.len());
+        for page in partitions.chunks(CUT_PARTITIONS_MAX) {
+            states.extend(self.metadata.partition_states(page).await?);
+        }
+        let mut states = states.into_iter().map(|state| {
             state.map(|state| PartitionCut {
                 log_start_offset: state.log_start_offset,
                 last_stable_offset: state.last_stable_offset,
             })
         });
-        // A partition is missing only where the topic was deleted meanwhile.
-        Ok(cut.collect())
+        let cut = |(_, count): &(TopicId, i32)| {
+            let of_topic: Vec<_> =
+                states.by_ref().take(usize::try_from(*count).unwrap_or(0)).collect();
+            // A partition is missing only where the topic was deleted meanwhile.
+            of_topic.into_iter().collect()
+        };
+        Ok(topics.iter().map(cut).collect())
     }
 
     async fn read(
@@ -49,14 +68,11 @@ impl LogReader for BridgeLog {
         let fetched = self.log.fetch(asked).await.map_err(|error| match error {
             FetchError::Failed(error) => error,
             FetchError::UnknownPartition => Error::invalid(format!("{partition} is gone")),
+            // What was deleted while it was read is a gap, which the next cut tells.
             FetchError::OffsetOutOfRange(_) => {
                 Error::retry(format!("{partition} has no offset {from} any more"))
             }
         })?;
-        // What was deleted while it was read is a gap, which the next cut tells.
-        if fetched.state.log_start_offset > from {
-            return Err(Error::retry(format!("{partition} has no offset {from} any more")));
-        }
         let mut batches: Vec<Bytes> = Vec::new();
         let mut next_offset = from;
         for slice in fetched.records {
@@ -67,14 +83,28 @@ impl LogReader for BridgeLog {
             }
         }
         if batches.is_empty() {
-            // A hole without batches up to the end: nothing to give, but nothing to wait for
-            // either. Behind the end that the log knows of there may be more.
-            next_offset = fetched.state.last_stable_offset;
+            // A hole without batches up to the end of what was read: nothing to give, but nothing
+            // to wait for either. Behind that end there may be more.
+            next_offset = fetched.end;
         }
         if next_offset <= from {
             return Err(Error::retry(format!("{partition} is not known to reach {until} yet")));
         }
         Ok(LogRead { batches, next_offset: next_offset.min(until) })
+    }
+
+    async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
+        let range = |range: &LogRange| floe_log::LogRange {
+            partition: range.partition,
+            from: range.from,
+            until: range.until,
+        };
+        let ranges: Vec<_> = ranges.iter().map(range).collect();
+        self.log.load_together(&ranges).await
+    }
+
+    fn together_bytes_max(&self) -> Option<usize> {
+        Some(self.log.together_bytes_max()).filter(|bytes| *bytes > 0)
     }
 }
 

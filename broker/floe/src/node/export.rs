@@ -1,8 +1,9 @@
 //! From what the store and the bridge count themselves to the metrics.
 
+use super::inspect::small_file_ratio;
 use crate::metrics::{
     ColumnLimit, DecodingMetrics, RequestKind, RequestOutcome, StoreMetrics, TableMetrics,
-    TableState, set_total,
+    TableState, UpkeepMetrics, set_total,
 };
 use floe_iceberg_bridge::{Bridge, DecodeCounts};
 use floe_store::StoreCounts;
@@ -25,11 +26,14 @@ pub(super) fn export_store(metrics: &StoreMetrics, counts: &StoreCounts) {
     }
 }
 
-/// Brings each table's state and lag into the metrics.
+/// Brings each table's state and lag into the metrics; tables that are gone leave them.
 pub(super) fn export_tables(metrics: &TableMetrics, bridge: &Bridge) {
-    for status in bridge.statuses() {
-        let Some(table) = status.table else { continue };
-        let handle = metrics.table(&table);
+    let statuses = bridge.statuses();
+    let shown = statuses.into_iter().filter_map(|status| Some((status.shown_name()?, status)));
+    let shown: Vec<_> = shown.collect();
+    metrics.keep_only(&shown.iter().map(|(name, _)| name.as_str()).collect());
+    for (name, status) in shown {
+        let handle = metrics.table(&name);
         let lag = u64::try_from(status.lag_records).unwrap_or(0);
         handle.set_lag(lag, status.lag_ms as f64 / 1000.0);
         handle.set_state(match status.state {
@@ -37,29 +41,37 @@ pub(super) fn export_tables(metrics: &TableMetrics, bridge: &Bridge) {
             floe_iceberg_bridge::TableState::Degraded => TableState::Degraded,
             floe_iceberg_bridge::TableState::Stopped => TableState::Stopped,
         });
-        let gap_offsets = u64::try_from(status.gap_offsets).unwrap_or(0);
-        handle.set_content(status.files, status.bytes, gap_offsets);
+        handle.set_content(status.files, status.bytes, status.gap_offsets);
+        handle.set_columns(status.columns as u64);
+        handle.set_small_file_ratio(small_file_ratio(&status));
+        set_total(&handle.rescued_rows, status.decoded.rescued_rows);
+        set_total(&handle.undecodable_rows, status.decoded.undecodable_rows);
         handle.set_last_commit(status.last_commit_ms.unwrap_or(0) as f64 / 1000.0);
         set_total(&handle.commits, status.commits);
         set_total(&handle.failures, status.failures);
         set_total(&handle.conflicts, status.conflicts);
         set_total(&handle.puts, status.puts);
     }
+}
+
+/// Brings what the upkeep of tables has done into the metrics.
+pub(super) fn export_upkeep(metrics: &UpkeepMetrics, bridge: &Bridge) {
     let counts = bridge.fold_counts();
     set_total(&metrics.folds, counts.folds.load(Ordering::Relaxed));
     set_total(&metrics.folded_files, counts.files.load(Ordering::Relaxed));
     set_total(&metrics.folded_bytes, counts.bytes.load(Ordering::Relaxed));
+    let counts = bridge.trim_counts();
+    set_total(&metrics.trimmed_files, counts.files.load(Ordering::Relaxed));
+    set_total(&metrics.trimmed_rows, counts.rows.load(Ordering::Relaxed));
     let counts = bridge.sweep_counts();
     set_total(&metrics.orphans_marked, counts.marked.load(Ordering::Relaxed));
     set_total(&metrics.orphans_deleted, counts.deleted.load(Ordering::Relaxed));
 }
 
-/// Brings what became of values in tables into the metrics.
+/// Brings what limits kept out of tables' columns into the metrics.
 pub(super) fn export_decoding(metrics: &DecodingMetrics, bridge: &Bridge) {
     let mut all = DecodeCounts::default();
     bridge.statuses().iter().for_each(|status| all.add(&status.decoded));
-    set_total(&metrics.rescued, all.rescued_rows);
-    set_total(&metrics.undecodable, all.undecodable_rows);
     let limits = [
         (ColumnLimit::Columns, all.limits.leaf_columns),
         (ColumnLimit::ObjectKeys, all.limits.object_keys),

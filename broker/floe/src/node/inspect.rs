@@ -74,7 +74,10 @@ impl Inspect for BrokerInspect {
         let Some(bridge) = &self.bridge else { return Ok(Vec::new()) };
         let namespace = &bridge.config().namespace;
         let statuses = bridge.statuses().into_iter();
-        Ok(statuses.filter_map(|status| table_view(namespace, status)).collect())
+        let mut views: Vec<_> =
+            statuses.filter_map(|status| table_view(namespace, status)).collect();
+        views.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(views)
     }
 
     async fn resume_table(&self, name: &str, request: &ResumeRequest) -> Result<Option<TableView>> {
@@ -116,7 +119,8 @@ impl Inspect for BrokerInspect {
 }
 
 fn table_view(namespace: &str, status: TableStatus) -> Option<TableView> {
-    let table = status.table?;
+    let small_file_ratio = small_file_ratio(&status);
+    let table = status.shown_name()?;
     Some(TableView {
         name: format!("{namespace}.{table}"),
         topic: status.topic_name,
@@ -128,12 +132,23 @@ fn table_view(namespace: &str, status: TableStatus) -> Option<TableView> {
         last_error: status.last_error,
         files: status.files,
         bytes: status.bytes,
-        gap_offsets: u64::try_from(status.gap_offsets).unwrap_or(0),
+        small_file_ratio,
+        columns: status.columns as u64,
+        rescued_rows: status.rescued_rows,
+        undecodable_rows: status.undecodable_rows,
+        retention_ms: status.retention_ms,
+        gap_offsets: status.gap_offsets,
         commits: status.commits,
         failures: status.failures,
         conflicts: status.conflicts,
         puts: status.puts,
     })
+}
+
+/// The part of a table's files that is small, once it is known.
+pub(super) fn small_file_ratio(status: &TableStatus) -> Option<f64> {
+    let small_files = status.small_files?;
+    Some(small_files as f64 / status.files.max(1) as f64)
 }
 
 impl BrokerInspect {

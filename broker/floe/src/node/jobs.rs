@@ -15,10 +15,11 @@ use std::time::Duration;
 /// A merged object is no larger than this part of the memory budget; a merge holds twice that.
 const MERGE_MEMORY_SHARE: u64 = 8;
 
-/// A folded file is no larger than this part of the memory budget; a fold holds twice that.
+/// A folded file is no larger than this part of the memory budget; a fold holds three times that.
 const FOLD_MEMORY_SHARE: u64 = 16;
 
-/// By which rules the jobs work. The default is the product's; the simulation has a shorter day.
+/// By which rules the jobs work. [`JobRules::product`] has the product's; the simulation has a
+/// shorter day.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JobRules {
     /// When extents are merged.
@@ -29,6 +30,21 @@ pub struct JobRules {
     pub sweep: SweepRules,
     /// When files of tables are folded.
     pub fold: FoldRules,
+}
+
+impl JobRules {
+    /// The product's rules. A remote store's requests have a price, so merges wait until they are
+    /// worth it; a local one has a single process that reads it, so what is dead goes soon.
+    #[must_use]
+    pub fn product(is_remote: bool) -> Self {
+        let mut rules = Self::default();
+        if is_remote {
+            rules.merge.bytes_min = floe_log::REMOTE_BYTES_MIN;
+        } else {
+            rules.clean.grace = floe_log::LOCAL_GRACE;
+        }
+        rules
+    }
 }
 
 /// The running jobs of one broker.

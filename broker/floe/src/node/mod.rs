@@ -22,7 +22,7 @@ use crate::metrics::{Metrics, set_total};
 use async_trait::async_trait;
 use floe_env::{Env, Error, Lane, Result, shutdown_signal};
 use floe_iceberg_bridge::relocate::Tables;
-use floe_iceberg_bridge::{Bridge, catalog};
+use floe_iceberg_bridge::{Bridge, RecoveredTable, catalog};
 use floe_metadata::MetadataStore;
 use floe_store::read_identity;
 use inspect::BrokerInspect;
@@ -62,7 +62,8 @@ impl Assembly for Node {
             shutdown.clone(),
         )
         .await?;
-        let jobs = Jobs::start(&broker, &objects.store, JobRules::default(), &shutdown);
+        let rules = JobRules::product(config.store.location.is_remote());
+        let jobs = Jobs::start(&broker, &objects.store, rules, &shutdown);
         let bridge = jobs.bridge.clone();
         export(&metrics, &broker, &objects, bridge.as_ref());
         export_jobs(&metrics, &jobs);
@@ -93,10 +94,10 @@ impl Assembly for Node {
         ready.send_replace(Readiness::NotReady("the broker is shutting down".to_owned()));
         // Jobs first: what they still write is fenced by the registration that is given up then.
         jobs.join().await;
-        broker.drained().await;
+        let kept_its_place = broker.drained().await;
         // Whatever it still answers, nothing waits for it.
         let _ = http_task.await;
-        if broker.log.is_fenced() {
+        if !kept_its_place {
             return Err(Error::fenced("another broker has taken this one's place"));
         }
         Ok(())
@@ -135,7 +136,17 @@ impl Assembly for Node {
     async fn restore(&self, env: &Env, config: &Config) -> Result<String> {
         let objects = stores::open_objects(env, config).await?;
         let metadata = stores::open_metadata(env, config).await?;
-        stores::begin_incarnation(env, objects.store.as_ref(), &metadata).await
+        let reason = "the metadata was put back from a backup";
+        stores::begin_incarnation(env, objects.store.as_ref(), &metadata, reason).await
+    }
+
+    async fn recover_tables(&self, env: &Env, config: &Config) -> Result<Vec<RecoveredTable>> {
+        let objects = stores::open_objects(env, config).await?;
+        let metadata = stores::open_metadata(env, config).await?;
+        let store = objects.store.as_ref();
+        let cluster = stores::adopt_cluster(env, store, &metadata).await?;
+        floe_iceberg_bridge::recover(env, store, &metadata, cluster, &config.iceberg.namespace)
+            .await
     }
 
     async fn relocate(&self, env: &Env, config: &Config) -> Result<String> {
@@ -186,10 +197,12 @@ fn export(metrics: &Metrics, broker: &Arc<Broker>, objects: &Objects, bridge: Op
         let cache = broker.log.cache_stats();
         set_total(&families.cache.hits, cache.hits);
         set_total(&families.cache.misses, cache.misses);
+        set_total(&families.cache.evictions, cache.evictions);
         families.cache.held_bytes.set(i64::try_from(cache.memory_bytes).unwrap_or(i64::MAX));
         export::export_store(&families.store, &counters.snapshot());
         if let Some(bridge) = &bridge {
             export::export_tables(&families.tables, bridge);
+            export::export_upkeep(&families.upkeep, bridge);
             export::export_decoding(&families.decoding, bridge);
         }
     });

@@ -6,7 +6,7 @@ use crate::config::Config;
 use bytes::Bytes;
 use floe_env::{Env, Error, Result};
 use floe_iceberg_bridge::ReadKeys;
-use floe_store::{ObjectStore, Secret};
+use floe_store::ObjectStore;
 use kfs::ClusterId;
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub(super) async fn check(
 async fn open(env: &Env, config: &Config, keys: &ReadKeys) -> Result<Arc<dyn ObjectStore>> {
     let mut options = store_options(&config.store);
     options.s3.access_key_id = Some(keys.access_key.expose().to_owned());
-    options.s3.secret_access_key = Some(Secret::new(keys.secret_key.expose()));
+    options.s3.secret_access_key = Some(keys.secret_key.clone());
     options.s3.session_token = keys.session_token.clone();
     floe_store::open(env.clone(), &config.store.location.to_string(), &options).await
 }

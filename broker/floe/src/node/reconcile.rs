@@ -13,7 +13,8 @@ const PAGE_LEN: usize = 1000;
 /// Lines of findings that are shown.
 const LINES_MAX: usize = 100;
 
-/// Lists the log's objects and asks for each whether the metadata store knows it.
+/// Lists the log's objects and asks for each whether the metadata store knows it; and the tables'
+/// folders, and asks for the table of each.
 pub(super) async fn compare(
     objects: &dyn ObjectStore,
     metadata: &MetadataStore,
@@ -54,6 +55,18 @@ pub(super) async fn compare(
             "{unknown} objects ({unknown_bytes} bytes) are not in the metadata: uploads that were \
              never committed{}",
             if is_restored { ", or committed after the backup of the metadata" } else { "" }
+        ));
+    }
+    let lost = floe_iceberg_bridge::sweep::lost_files(objects, metadata, cluster).await?;
+    if lost.files > 0 {
+        found.objects += lost.files;
+        found.notes.push(format!(
+            "{} files ({} bytes) are of {} tables that the metadata does not know: tables whose \
+             making failed{}",
+            lost.files,
+            lost.bytes,
+            lost.tables,
+            if is_restored { ", or that were made after the backup of the metadata" } else { "" }
         ));
     }
     missing(metadata, &present, &mut found).await?;

@@ -1,7 +1,7 @@
 //! Opens both stores as the configuration says, and agrees on whose they are.
 
 use crate::broker::Stores;
-use crate::config::{Config, MetadataConfig, MetadataLocation, Secret, StoreConfig, StoreLocation};
+use crate::config::{Config, MetadataConfig, MetadataLocation, StoreConfig, StoreLocation};
 use floe_env::{Env, Error, Result};
 use floe_metadata::facts::ChangeOutcome;
 use floe_metadata::postgres::PostgresOptions;
@@ -45,7 +45,6 @@ pub(super) async fn open_objects(env: &Env, config: &Config) -> Result<Objects> 
 }
 
 pub(super) fn store_options(config: &StoreConfig) -> StoreOptions {
-    let secret = |secret: &Secret| floe_store::Secret::new(secret.expose());
     let s3 = &config.s3;
     let path = |path: &PathBuf| path.display().to_string();
     StoreOptions {
@@ -53,8 +52,8 @@ pub(super) fn store_options(config: &StoreConfig) -> StoreOptions {
             endpoint: config.endpoint.clone(),
             region: s3.region.clone(),
             access_key_id: s3.access_key.as_ref().map(|key| key.expose().to_owned()),
-            secret_access_key: s3.secret_key.as_ref().map(secret),
-            session_token: s3.session_token.as_ref().map(secret),
+            secret_access_key: s3.secret_key.clone(),
+            session_token: s3.session_token.clone(),
             virtual_hosted: Some(!s3.path_style),
             allow_http: Some(config.allow_http),
             unsigned_payload: Some(s3.unsigned_payload),
@@ -65,7 +64,7 @@ pub(super) fn store_options(config: &StoreConfig) -> StoreOptions {
         },
         azure: AzureOptions {
             account: config.azure_account.clone(),
-            access_key: config.azure_access_key.as_ref().map(secret),
+            access_key: config.azure_access_key.clone(),
             endpoint: config.endpoint.clone(),
         },
         ..StoreOptions::default()
@@ -142,29 +141,25 @@ pub(super) async fn check_incarnation(
     )))
 }
 
-/// Makes metadata that was put back from a backup the one that holds: a new incarnation begins in
-/// both stores. May be called again where it was cut short. Answers what was done, in a sentence.
+/// Makes this metadata the one that holds, for a reason: a new incarnation begins in both stores.
+/// May be called again where it was cut short. Answers what was done, in a sentence.
 pub(super) async fn begin_incarnation(
     env: &Env,
     objects: &dyn ObjectStore,
     metadata: &MetadataStore,
+    reason: &str,
 ) -> Result<String> {
     let identity = read_identity(objects).await?;
     let (Some(identity), Some(here)) = (identity, metadata.cluster_id().await?) else {
         return Err(Error::invalid("one of the stores belongs to no cluster: nothing to restore"));
     };
-    if ClusterId(identity.cluster) != here {
-        return Err(Error::invalid(format!(
-            "the object store belongs to cluster {} but the metadata store to {here}",
-            identity.cluster
-        )));
-    }
+    check_same_cluster(&identity, here)?;
     let there = read_incarnation(objects, &identity).await?;
     let previous = metadata.incarnation().await?;
     let previous = previous.ok_or_else(|| Error::corrupt("the metadata has no incarnation"))?;
-    let (next, reason) = (env.uuid(), "the metadata was put back from a backup");
+    let next = env.uuid();
     let others = || Error::retry("another broker has changed the stores: is one running?");
-    match metadata.begin_incarnation(previous, next, reason).await? {
+    match metadata.begin_incarnation(previous, (next, there.number + 1), reason).await? {
         ChangeOutcome::Applied => {}
         ChangeOutcome::Rejected => return Err(others()),
     }
@@ -172,6 +167,37 @@ pub(super) async fn begin_incarnation(
         PutOutcome::Created => Ok(format!("incarnation {next} (number {})", there.number + 1)),
         PutOutcome::Exists => Err(others()),
     }
+}
+
+fn check_same_cluster(identity: &ClusterIdentity, here: ClusterId) -> Result<()> {
+    if ClusterId(identity.cluster) == here {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the object store belongs to cluster {} but the metadata store to {here}",
+        identity.cluster
+    )))
+}
+
+/// Makes an empty metadata store the cluster's, whose own was lost: a new incarnation begins. Does
+/// nothing where it is already. May be called again where it was cut short.
+pub(super) async fn adopt_cluster(
+    env: &Env,
+    objects: &dyn ObjectStore,
+    metadata: &MetadataStore,
+) -> Result<ClusterId> {
+    let Some(identity) = read_identity(objects).await? else {
+        return Err(Error::invalid("the object store holds no cluster: there is nothing in it"));
+    };
+    let here = metadata.initialise_cluster(ClusterId(identity.cluster)).await?;
+    check_same_cluster(&identity, here)?;
+    let there = read_incarnation(objects, &identity).await?;
+    let is_new = metadata.incarnation().await? != Some(there.incarnation);
+    if is_new && metadata.topics().await?.is_empty() {
+        begin_incarnation(env, objects, metadata, "the metadata was lost").await?;
+    }
+    check_incarnation(objects, metadata).await?;
+    Ok(here)
 }
 
 /// Agrees on the cluster's id between both stores: it is made once and stands in both. Where it is
@@ -192,7 +218,8 @@ pub async fn agree_on_cluster(
         ))),
         (Some(there), None) => Err(Error::invalid(format!(
             "the object store holds cluster {there} but the metadata store is empty: give this \
-             broker that cluster's metadata store, or an empty object store"
+             broker that cluster's metadata store, or an empty object store; where it is lost, \
+             `floe tables recover` brings the tables back"
         ))),
         (None, here) => {
             // A first start may have ended between the two writes: such metadata has no topics.

@@ -3,6 +3,7 @@
 use super::value::Kind::{self, Bool, Choice, GzipLevel, Int, List, Long, Ratio, Replicas};
 
 pub(super) const ICEBERG_ENABLE: &str = floe_iceberg_bridge::ENABLE_CONFIG;
+const ICEBERG_RETENTION: &str = floe_iceberg_bridge::RETENTION_CONFIG;
 const ICEBERG_VALUE_FORMAT: &str = floe_iceberg_bridge::VALUE_FORMAT_CONFIG;
 pub(super) const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
 pub(super) const MIN_COMPACTION_LAG_MS: &str = "min.compaction.lag.ms";
@@ -206,6 +207,14 @@ pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
          tables.",
     )
     .server("iceberg.enable"),
+    TopicConfig::new(
+        ICEBERG_RETENTION,
+        Long(-1),
+        "-1",
+        "Age at which rows leave the topic's table, ms, by their timestamps; -1 for never. They go \
+         in whole files, once a file's newest row is that old. The log has a retention of its own, \
+         which takes nothing out of the table.",
+    ),
     TopicConfig::new(
         ICEBERG_VALUE_FORMAT,
         Choice(&["auto", "raw"]),

@@ -64,7 +64,7 @@ fn every_config_of_kafka_is_listed_and_only_our_own_besides() {
         .map(|config| config.name)
         .partition(|name| name.starts_with("iceberg.") || name.starts_with("floe."));
     assert_eq!(kafkas, KAFKA_NAMES.split_whitespace().collect::<Vec<_>>());
-    assert_eq!(ours, ["iceberg.enable", "iceberg.value.format"]);
+    assert_eq!(ours, ["iceberg.enable", "iceberg.retention.ms", "iceberg.value.format"]);
     assert!(described.iter().all(|config| config.source == ConfigSource::Default));
 }
 

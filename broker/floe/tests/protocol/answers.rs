@@ -57,6 +57,27 @@ async fn an_append_time_bit_of_a_client_is_told_for_each_record() {
     assert!(refused.error_message.is_some() && refused.log_start_offset == 0);
 }
 
+/// A small request, of one topic very often, must not have an answer of gigabytes.
+#[tokio::test]
+async fn records_at_fault_are_told_up_to_a_limit_of_the_whole_request() {
+    let rig = Rig::start().await;
+    let topic = topic(&rig, &[("message.timestamp.type", "LogAppendTime")]).await;
+    let mut marked = BytesMut::from(&batch(&["x"; 3_000])[..]);
+    kfs::set_timestamps(&mut marked, kfs::TimestampType::LogAppendTime, 1_000);
+    let RequestKind::Produce(mut request) = topic.produce(9, marked.freeze()) else { panic!() };
+    request.topic_data = vec![request.topic_data[0].clone(); 4];
+    let answer = rig.connect().call(ApiKey::Produce, 9, RequestKind::Produce(request)).await;
+    let ResponseKind::Produce(answer) = answer else { panic!("another answer") };
+    let refused: Vec<_> =
+        answer.responses.iter().flat_map(|topic| &topic.partition_responses).collect();
+    let told: Vec<usize> = refused.iter().map(|refused| refused.record_errors.len()).collect();
+    assert_eq!(told, [3_000, 1_096, 0, 0]);
+    for refused in refused {
+        assert_eq!(refused.error_code, ErrorCode::InvalidTimestamp.code());
+        assert!(refused.error_message.is_some());
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_batch_at_all_is_told_with_a_message() {
     let rig = Rig::start().await;
@@ -73,6 +94,14 @@ async fn topics_of_kafkas_own_are_not_made_not_written_and_not_shortened() {
     let own = SampleTopic { name: "__consumer_offsets", id: uuid::Uuid::nil() };
     let refused = client.produce(&own, 9, batch(&["a"])).await;
     assert_eq!(refused.error_code, ErrorCode::InvalidTopicException.code());
+    let asked = create_topics_request::CreatableTopic::default()
+        .with_name(own.topic_name())
+        .with_num_partitions(1)
+        .with_replication_factor(1);
+    let request = CreateTopicsRequest::default().with_topics(vec![asked]);
+    let answer = client.call(ApiKey::CreateTopics, 7, RequestKind::CreateTopics(request)).await;
+    let ResponseKind::CreateTopics(answer) = answer else { panic!("another answer") };
+    assert_eq!(answer.topics[0].error_code, ErrorCode::InvalidRequest.code());
     let partition =
         delete_records_request::DeleteRecordsPartition::default().with_partition_index(0);
     let topic = delete_records_request::DeleteRecordsTopic::default()
@@ -88,6 +117,16 @@ async fn topics_of_kafkas_own_are_not_made_not_written_and_not_shortened() {
     assert!(told.is_internal);
     assert_eq!(told.error_code, ErrorCode::UnknownTopicOrPartition.code());
     assert!(rig.broker.topics.all().is_empty());
+}
+
+/// One that an older Floe let a client make is not written by its id either.
+#[tokio::test]
+async fn a_topic_of_kafkas_own_is_not_written_by_its_id() {
+    let rig = Rig::start().await;
+    let id = rig.create_topic("__consumer_offsets", 1).await;
+    let own = SampleTopic { name: "__consumer_offsets", id };
+    let refused = rig.connect().produce(&own, 13, batch(&["a"])).await;
+    assert_eq!(refused.error_code, ErrorCode::InvalidTopicException.code());
 }
 
 #[tokio::test]

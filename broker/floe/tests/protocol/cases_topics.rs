@@ -93,11 +93,11 @@ async fn case_116_a_topic_made_on_first_use_is_complete_in_the_first_answer() {
         assert_eq!((topic.error_code, topic.partitions.len()), (0, 1));
         assert_eq!(topic.partitions[0].leader_id.0, 1);
     }
-    for topic in ["c", "b", "a"] {
-        let id = rig.broker.topics.by_name(topic).expect("it is there").topic.id.0;
-        let topic = SampleTopic { name: if topic == "a" { "a" } else { "b" }, id };
+    for name in ["c", "b", "a"] {
+        let id = rig.broker.topics.by_name(name).expect("it is there").topic.id.0;
+        let topic = SampleTopic { name, id };
         let produced = client.produce(&topic, 9, crate::samples::batch(&["x"])).await;
-        assert_eq!(produced.error_code, 0);
+        assert_eq!((produced.error_code, produced.base_offset), (0, 0), "{name}");
     }
 }
 

@@ -104,3 +104,67 @@ async fn many_slow_readers_hold_others_back_until_they_are_given_up_and_harm_not
     }
     assert!(closed > 0, "no slow reader was given up");
 }
+
+/// Readers of old records that are slow hold what there is for such, and those at the end of the
+/// log do not notice.
+#[tokio::test(start_paused = true)]
+async fn slow_readers_of_old_records_leave_those_at_the_end_alone() {
+    let (rig, topic) = broker_with_records().await;
+    let rig = rig.restart().await;
+    let _slow = slow_readers(&rig, &topic, 32).await;
+    let (bytes, took) = fetched(&rig, &topic, &mut rig.connect()).await;
+    assert_eq!(bytes, 0, "there is no memory for old records");
+    assert!(took >= Duration::from_secs(5), "{took:?}: it has waited for some");
+    rig.connect().call(ApiKey::Produce, 9, topic.produce(9, batch(&["new"]))).await;
+    let before = rig.env.monotonic();
+    let answer = rig.connect().fetch(12, topic.fetch(12, 5, 0)).await;
+    assert_eq!(crate::kit::values(&answer), [(5, "new".to_owned())]);
+    assert!(rig.env.monotonic() - before < Duration::from_secs(1));
+}
+
+/// Where there are no records, none of the memory is needed; and nobody waits for it while the
+/// broker shuts down.
+#[tokio::test(start_paused = true)]
+async fn only_who_finds_records_waits_for_memory_and_not_beyond_a_shutdown() {
+    let (rig, topic) = broker_with_records().await;
+    let _slow = slow_readers(&rig, &topic, 20).await;
+    let before = rig.env.monotonic();
+    let answer = rig.connect().fetch(12, topic.fetch(12, 5, 0)).await;
+    assert_eq!(answer.responses[0].partitions[0].high_watermark, 5);
+    let waited = rig.connect().fetch(12, topic.fetch(12, 5, 300)).await;
+    assert!(crate::kit::values(&waited).is_empty());
+    let took = rig.env.monotonic() - before;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let mut reader = rig.connect();
+    let correlation = reader.send(ApiKey::Fetch, 12, &fetch(&topic)).await;
+    rig.env.sleep(Duration::from_millis(100)).await;
+    let before = rig.env.monotonic();
+    rig.trigger.trigger();
+    reader.receive(ApiKey::Fetch, 12, correlation).await.expect("it is answered");
+    let took = rig.env.monotonic() - before;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+/// Nothing is read for partitions that the answer has no room for.
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_is_not_read() {
+    let rig = Rig::start().await;
+    let topic = SampleTopic { name: "many", id: rig.create_topic("many", 4).await };
+    let mut client = rig.connect();
+    for index in 0..4 {
+        let RequestKind::Produce(mut request) = topic.produce(9, batch(&["x"])) else { panic!() };
+        request.topic_data[0].partition_data[0].index = index;
+        client.call(ApiKey::Produce, 9, RequestKind::Produce(request)).await;
+    }
+    let rig = rig.restart().await;
+    let RequestKind::Fetch(mut request) = topic.fetch(12, 0, 0) else { panic!() };
+    request.max_bytes = 1;
+    let partitions = &mut request.topics[0].partitions;
+    *partitions = (0..4).map(|index| partitions[0].clone().with_partition(index)).collect();
+    let answer = rig.connect().fetch(12, RequestKind::Fetch(request)).await;
+    assert_eq!(crate::kit::values(&answer), [(0, "x".to_owned())]);
+    for partition in &answer.responses[0].partitions {
+        assert_eq!((partition.error_code, partition.high_watermark), (0, 1));
+    }
+    assert_eq!(rig.broker.log.cache_stats().misses, 1);
+}

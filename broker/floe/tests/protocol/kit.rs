@@ -24,6 +24,7 @@ pub(crate) struct Rig {
     pub(crate) env: Env,
     pub(crate) broker: Arc<Broker>,
     pub(crate) trigger: ShutdownTrigger,
+    objects: Arc<MemoryStore>,
 }
 
 impl Rig {
@@ -49,12 +50,32 @@ impl Rig {
         let config = Arc::new(Config::from_resolved(&resolved).expect("the defaults"));
         let identity =
             Identity { cluster, node_id: 1, host: "127.0.0.1".to_owned(), port: 9092, rack: None };
-        let stores = Stores { objects: Arc::new(MemoryStore::new()), metadata, is_remote: false };
+        let objects = Arc::new(MemoryStore::new());
+        Self::start_with(env, config, identity, objects, metadata).await
+    }
+
+    async fn start_with(
+        env: Env,
+        config: Arc<Config>,
+        identity: Identity,
+        objects: Arc<MemoryStore>,
+        metadata: MetadataStore,
+    ) -> Self {
+        let stores = Stores { objects: objects.clone(), metadata, is_remote: false };
         let (trigger, shutdown) = shutdown_signal();
         let broker = Broker::start(env.clone(), config, identity, stores, Metrics::new(), shutdown)
             .await
             .expect("the broker starts");
-        Self { env, broker, trigger }
+        Self { env, broker, trigger, objects }
+    }
+
+    /// The same broker again, with nothing in memory.
+    pub(crate) async fn restart(self) -> Self {
+        self.trigger.trigger();
+        self.broker.drained().await;
+        let (config, identity) = (self.broker.config.clone(), self.broker.identity.clone());
+        let metadata = MetadataStore::new(self.broker.metadata.backend().clone(), self.env.clone());
+        Self::start_with(self.env, config, identity, self.objects, metadata).await
     }
 
     /// A new connection.

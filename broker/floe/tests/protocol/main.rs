@@ -12,4 +12,5 @@ mod kit;
 mod newer_versions;
 mod pipelining;
 mod produce_fetch;
+mod replaced;
 mod samples;

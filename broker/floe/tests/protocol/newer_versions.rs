@@ -1,8 +1,9 @@
 //! Versions that the message layer lacks, byte by byte as Kafka 4.4's schemas have them.
 
 use crate::kit::{Client, Rig};
+use crate::samples::{SampleTopic, batch};
 use bytes::{Buf, Bytes};
-use floe_wire::messages::{ApiKey, ApiVersionsResponse, Decodable};
+use floe_wire::messages::{ApiKey, ApiVersionsResponse, Decodable, ListOffsetsResponse};
 
 /// ApiVersions 5 with what the client says of the broker that it means.
 async fn intended(client: &mut Client, cluster: Option<&str>, node: i32) -> ApiVersionsResponse {
@@ -63,4 +64,30 @@ async fn describe_log_dirs_5_says_that_the_directory_is_not_cordoned() {
     let mut end = vec![0xff; 16];
     end.extend([0, 0, 0]);
     assert!(answer.ends_with(&end), "{answer:?}");
+}
+
+/// KIP-1023: -6 asks where what is not yet uploaded to a second tier begins, of which there is none
+/// here. The layout is that of version 10.
+#[tokio::test]
+async fn list_offsets_11_is_answered_as_version_10_is() {
+    let rig = Rig::start().await;
+    let id = rig.create_topic("offsets", 1).await;
+    let topic = SampleTopic { name: "offsets", id };
+    let mut client = rig.connect();
+    client.produce(&topic, 9, batch(&["a", "b"])).await;
+    let mut found = Vec::new();
+    for timestamp in [-1_i64, -2, -6] {
+        // Replica, isolation, one topic, its name, one partition, no epoch.
+        let mut body = b"\xff\xff\xff\xff\x00\x02\x08offsets\x02\0\0\0\0\xff\xff\xff\xff".to_vec();
+        body.extend(timestamp.to_be_bytes());
+        // Tags of partition and topic, the time that it may take, tags.
+        body.extend(b"\0\0\x00\x00\x13\x88\0");
+        let mut answer = client.call_raw(ApiKey::ListOffsets, 11, &body).await;
+        let answer_11 = ListOffsetsResponse::decode(&mut answer, 10).expect("that of version 10");
+        assert!(answer.is_empty(), "bytes behind the answer");
+        let partition = &answer_11.topics[0].partitions[0];
+        assert_eq!((&*answer_11.topics[0].name.0, partition.error_code), ("offsets", 0));
+        found.push((partition.offset, partition.leader_epoch));
+    }
+    assert_eq!(found, [(2, 0), (0, 0), (-1, -1)]);
 }

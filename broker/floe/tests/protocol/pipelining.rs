@@ -3,6 +3,7 @@
 use crate::kit::Rig;
 use crate::samples::{SampleTopic, batch};
 use floe_wire::messages::{ApiKey, MetadataRequest, RequestKind, ResponseKind};
+use std::time::Duration;
 
 #[tokio::test]
 async fn case_133_pipelined_produces_keep_their_order() {
@@ -53,4 +54,21 @@ async fn a_shutdown_answers_what_was_taken_in() {
     client.receive(ApiKey::Fetch, 12, fetch).await.expect("a waiting fetch is answered");
     assert!(client.is_closed().await);
     rig.broker.drained().await;
+}
+
+/// A client that takes its time over one answer finds the next one ready behind it.
+#[tokio::test(start_paused = true)]
+async fn a_fetch_is_at_work_while_the_answer_before_it_is_being_taken() {
+    let rig = Rig::start().await;
+    let topic = SampleTopic { name: "slow", id: rig.create_topic("slow", 1).await };
+    rig.connect().call(ApiKey::Produce, 9, topic.produce(9, batch(&[&"x".repeat(900_000)]))).await;
+    let mut client = rig.connect_buffered(64 << 10);
+    let large = client.send(ApiKey::Fetch, 12, &topic.fetch(12, 0, 0)).await;
+    let waiting = client.send(ApiKey::Fetch, 12, &topic.fetch(12, 1, 2_000)).await;
+    rig.env.sleep(Duration::from_secs(3)).await;
+    let before = rig.env.monotonic();
+    client.receive(ApiKey::Fetch, 12, large).await.expect("the large answer");
+    client.receive(ApiKey::Fetch, 12, waiting).await.expect("that of the end");
+    let took = rig.env.monotonic() - before;
+    assert!(took < Duration::from_secs(1), "{took:?}");
 }

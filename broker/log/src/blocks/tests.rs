@@ -27,6 +27,38 @@ async fn readers_of_one_missing_extent_share_one_load() {
     assert_eq!(second.unwrap().len(), 1);
     read().await.unwrap();
     assert_eq!(loads.load(Ordering::SeqCst), 1);
+    let stats = cache.stats();
+    assert_eq!((stats.hits, stats.misses), (1, 1), "who joins a load misses nothing");
+}
+
+#[tokio::test]
+async fn what_is_loaded_ahead_is_only_what_nobody_loads_yet() {
+    let cache = BlockCache::new(Env::current(), 1000);
+    let (go, wait) = tokio::sync::oneshot::channel::<()>();
+    let load = || async move {
+        wait.await.expect("the test lets it go");
+        Ok(blocks(10))
+    };
+    assert!(futures::FutureExt::now_or_never(cache.get(key(0), load)).is_none());
+    cache.insert(key(1), blocks(10));
+    let wanted = (0..4).map(|position| (key(position), position)).collect();
+    cache.load_ahead(wanted, |positions| {
+        assert_eq!(positions, [2, 3]);
+        Some(async move { positions.iter().map(|at| Ok(blocks(*at as usize))).collect() })
+    });
+    cache.load_ahead(vec![(key(2), ())], |_| -> Option<std::future::Ready<_>> {
+        panic!("it is on its way")
+    });
+    cache.load_ahead(vec![(key(5), ())], |_| None::<std::future::Ready<_>>);
+    assert!(!cache.is_known(&key(5)), "nothing reads it");
+    let shared = || async { panic!("it is on its way") };
+    for position in [3, 2] {
+        let found = cache.get(key(position), shared).await.unwrap();
+        assert_eq!(found[0].bytes.len(), position as usize);
+    }
+    go.send(()).expect("the load is still there");
+    assert_eq!(cache.get(key(0), shared).await.unwrap()[0].bytes.len(), 10);
+    assert_eq!(cache.stats().misses, 3);
 }
 
 #[tokio::test]
@@ -61,7 +93,7 @@ async fn what_was_used_least_recently_goes_first() {
     }
     cache.get(key(0), || async { panic!("still there") }).await.unwrap();
     cache.insert(key(3), blocks(10));
-    assert_eq!(cache.stats().bytes, 30);
+    assert_eq!((cache.stats().bytes, cache.stats().evictions), (30, 1));
     cache.get(key(0), || async { panic!("used recently") }).await.unwrap();
     let gone =
         cache.get(key(1), || async { Err(floe_env::Error::unavailable("not cached")) }).await;
@@ -88,6 +120,29 @@ async fn what_answers_hold_makes_the_cache_smaller() {
     assert_eq!(cache.stats().memory_bytes, 20);
     cache.insert(key(4), counted(10));
     assert_eq!(cache.stats().bytes, 30);
+}
+
+/// What answers hold of old records takes from the share of those who read such, and not from what
+/// everybody else reads.
+#[tokio::test]
+async fn what_answers_hold_counts_with_what_was_read() {
+    let cache = BlockCache::new(Env::current(), 40);
+    let counted = || {
+        let bytes = cache.memory().count(BytesMut::zeroed(10));
+        Arc::new(vec![Block { base_offset: 0, last_offset: 0, bytes }])
+    };
+    (0..2).for_each(|position| cache.insert(key(position), counted()));
+    let read = async |position| {
+        let blocks = counted();
+        cache.get(key(position), || async move { Ok(blocks) }).await
+    };
+    let _held = read(100).await.unwrap();
+    for position in 101..=102 {
+        read(position).await.unwrap();
+    }
+    assert!(cache.peek(&key(0)).is_some() && cache.peek(&key(1)).is_some(), "what was written");
+    assert!(cache.peek(&key(101)).is_none() && cache.peek(&key(102)).is_some());
+    assert_eq!((cache.stats().bytes, cache.stats().memory_bytes), (30, 40));
 }
 
 /// A reader of old records goes through more than the cache holds, and what was just written stays.
@@ -140,4 +195,16 @@ async fn a_merge_renames_what_is_cached_and_brings_in_nothing() {
     assert!(cache.peek(&key(120)).is_none());
     assert!(sources.iter().all(|source| cache.peek(source).is_none()));
     assert_eq!(cache.stats().bytes, 20);
+}
+
+/// A merge is no use of what it merges: it must not push out what clients have read since.
+#[tokio::test]
+async fn merged_extents_keep_the_place_of_their_newest_source() {
+    let cache = BlockCache::new(Env::current(), 40);
+    (0..4).for_each(|position| cache.insert(key(position), blocks(10)));
+    let merged = MergedBlocks { key: key(100), blocks: blocks(20), sources: 0..2 };
+    cache.replace(&[key(0), key(1)], vec![merged]);
+    cache.insert(key(4), blocks(10));
+    let is_here = |position| cache.peek(&key(position)).is_some();
+    assert!(!is_here(100) && is_here(2) && is_here(3) && is_here(4));
 }

@@ -18,8 +18,13 @@ pub const MERGE_PAUSE: Duration = Duration::from_secs(10);
 pub const OBJECT_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of one extent of a merged object at most, or one batch: what a reader loads at once.
 pub const EXTENT_BYTES_MAX: u64 = 1 << 20;
-/// Adjacent pieces that are worth a merge.
+/// Adjacent pieces that are worth a merge where they are together as large as the rules ask.
 pub const PIECES_MIN: usize = 8;
+/// Adjacent pieces that are worth a merge however small they are.
+pub const PIECES_ENOUGH: usize = 64;
+/// On a remote store, whose requests have a price, fewer than [`PIECES_ENOUGH`] pieces are merged
+/// only into an object of so many bytes: half a segment.
+pub const REMOTE_BYTES_MIN: u64 = 4 << 20;
 /// Adjacent pieces that are worth a merge once no more is expected to come soon.
 pub const AGED_PIECES_MIN: usize = 2;
 /// A piece is aged when its newest record is so old, ms. Records' times are the producers': a wrong
@@ -44,6 +49,9 @@ pub struct MergeRules {
     pub extent_bytes_max: u64,
     /// See [`PIECES_MIN`].
     pub pieces_min: usize,
+    /// Bytes that [`pieces_min`](Self::pieces_min) pieces must have to be worth a merge: none on a
+    /// local disk, [`REMOTE_BYTES_MIN`] where a request has a price.
+    pub bytes_min: u64,
     /// See [`AGED_PIECES_MIN`].
     pub aged_pieces_min: usize,
     /// See [`AGE_MS`].
@@ -59,6 +67,7 @@ impl Default for MergeRules {
             object_bytes_max: OBJECT_BYTES_MAX,
             extent_bytes_max: EXTENT_BYTES_MAX,
             pieces_min: PIECES_MIN,
+            bytes_min: 0,
             aged_pieces_min: AGED_PIECES_MIN,
             age_ms: AGE_MS,
             fresh_kept: FRESH_KEPT,
@@ -123,7 +132,8 @@ fn longest_run(pieces: &[Piece], rules: &MergeRules, now_ms: i64) -> Option<Rang
         largest = largest.max(piece.bytes);
         all_aged &= piece.newest_ms <= now_ms.saturating_sub(rules.age_ms);
         let is_worth = |count_min, growth_min| at + 1 >= count_min && bytes / growth_min >= largest;
-        if is_worth(rules.pieces_min, GROWTH_MIN)
+        let is_enough = at + 1 >= PIECES_ENOUGH || bytes >= rules.bytes_min;
+        if (is_enough && is_worth(rules.pieces_min, GROWTH_MIN))
             || (all_aged && is_worth(rules.aged_pieces_min, AGED_GROWTH_MIN))
         {
             longest = Some(pieces[0].extents.start..piece.extents.end);

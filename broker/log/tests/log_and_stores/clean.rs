@@ -58,7 +58,7 @@ async fn nothing_is_deleted_while_deletion_is_stopped() {
     rig.metadata.initialise_cluster(cluster).await.unwrap();
     let previous = rig.metadata.incarnation().await.unwrap().expect("it has been set");
     let next = uuid::Uuid::from_u128(78);
-    rig.metadata.begin_incarnation(previous, next, "put back").await.unwrap();
+    rig.metadata.begin_incarnation(previous, (next, 1), "put back").await.unwrap();
     rig.restart().await;
     let cleaner = rig.cleaner();
     assert_eq!(cleaner.round().await.unwrap(), CleanRound::default());

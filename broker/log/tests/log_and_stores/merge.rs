@@ -229,3 +229,30 @@ async fn an_idle_partition_is_looked_at_again_when_it_changes_or_ages() {
     assert_eq!(rig.merge_all(&merger).await.sources, 3);
     assert_eq!(rig.extents(partition).await.len(), 2);
 }
+
+/// Sources that lie side by side in one object come with one read.
+#[tokio::test(start_paused = true)]
+async fn sources_are_read_together_where_they_lie_together() {
+    let mut rig = Rig::new().await;
+    fill(&rig).await;
+    let rules = MergeRules { extent_bytes_max: 1_000, ..MergeRules::default() };
+    rig.merge_all(&rig.merger(rules)).await;
+    let first = rig.extents(rig.partition(1)).await.len();
+    assert!(first > 4, "{first} extents of the first object");
+    for _ in 0..4 {
+        fill(&rig).await;
+        rig.merge_all(&rig.merger(rules)).await;
+        if rig.objects(rig.partition(1)).await.len() > 1 {
+            break;
+        }
+    }
+    // What a broker that has nothing in memory merges next.
+    rig.broker = rig.start(2).await;
+    rig.pass(floe_log::merge::AGE_MS + 100_000).await;
+    let before = rig.store.reads();
+    let sources: usize = rig.extents(rig.partition(1)).await.len();
+    let done = rig.merge_all(&rig.merger(rules)).await;
+    assert!(done.merges > 0 && done.sources > sources / 2, "{done:?} of {sources}");
+    let reads = rig.store.reads() - before;
+    assert!(reads * 4 < done.sources, "{reads} reads for {} sources", done.sources);
+}

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::simulated::{Node, SIMULATION_START_MS};
-use floe_env::{Env, Result, Shutdown, ShutdownTrigger, shutdown_signal};
+use floe_env::{Env, Error, Result, Shutdown, ShutdownTrigger, shutdown_signal};
 use floe_log::merge::MergeRound;
 use floe_log::{
     AppendBatch, CleanRules, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules, Merger,
@@ -254,6 +254,7 @@ pub(crate) struct HookedStore {
     after_put: Mutex<Option<Hook>>,
     read_takes: Mutex<Duration>,
     reads: AtomicUsize,
+    cut_off: Mutex<Option<(String, u64)>>,
 }
 
 impl HookedStore {
@@ -265,6 +266,11 @@ impl HookedStore {
     /// From now on each read of a range takes so long.
     pub(crate) fn reads_take(&self, duration: Duration) {
         *self.read_takes.lock() = duration;
+    }
+
+    /// From now on an object's bytes from here on are missing.
+    pub(crate) fn cut_off(&self, key: String, at: u64) {
+        *self.cut_off.lock() = Some((key, at));
     }
 
     /// Reads of ranges so far.
@@ -293,6 +299,9 @@ impl StoreLayer for HookedStore {
         let takes = *self.read_takes.lock();
         if !takes.is_zero() {
             Env::current().sleep(takes).await;
+        }
+        if self.cut_off.lock().as_ref().is_some_and(|(cut, at)| cut == key && range.end > *at) {
+            return Err(Error::invalid(format!("{key} ends before {}", range.end)));
         }
         self.inner.get_range(key, range).await
     }

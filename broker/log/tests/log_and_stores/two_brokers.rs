@@ -4,7 +4,7 @@
 //! from both.
 
 use crate::rig::{Broker, Rig, batch, fetch, young_ms};
-use floe_log::{AppendBatch, AppendError, AppendResult, MergeRules, Merger};
+use floe_log::{AppendBatch, AppendError, AppendResult, FetchError, FetchFrom, MergeRules, Merger};
 use floe_metadata::rows::{ProducerBatch, Refusal};
 use futures::future::join_all;
 use kfs::{ProducerEpoch, ProducerId, TopicPartition};
@@ -200,4 +200,24 @@ async fn a_registration_that_is_closed_leaves_the_other_one_alone() {
         let values: Vec<String> = values.into_iter().map(|(_, value)| value).collect();
         assert_eq!(values, ["a", "b", "c"]);
     }
+}
+
+/// A broker that has not heard of it yet tells that records are gone, and gives no later ones.
+#[tokio::test(start_paused = true)]
+async fn below_a_log_start_that_another_broker_moved_nothing_is_read() {
+    let rig = Rig::new().await;
+    let other = rig.start(OTHER_BROKER_ID).await;
+    let partition = rig.partition(0);
+    for _ in 0..6 {
+        send(&rig.broker, batch(partition, young_ms(), &["a"])).await.expect("accepted");
+    }
+    let known = other.log.state(partition).await.expect("the store").expect("the partition");
+    assert_eq!((known.log_start_offset, known.high_watermark), (0, 6));
+    rig.broker.log.advance_log_start(partition, 4).await.expect("it holds a registration");
+    let from = FetchFrom { partition, offset: 1, bytes_max: 1 << 20, committed_only: false };
+    let told = other.log.fetch(from).await;
+    let Err(FetchError::OffsetOutOfRange(state)) = told else { panic!("{told:?}") };
+    assert_eq!((state.log_start_offset, state.high_watermark), (4, 6));
+    let fetched = other.log.fetch(FetchFrom { offset: 4, ..from }).await.expect("it is there");
+    assert_eq!((fetched.end, fetched.records.is_empty()), (6, false));
 }

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::commit::manifest::parse_manifest;
+use floe_store::Counted;
 use iceberg::spec::{Operation, Snapshot, Summary, TableMetadataBuilder};
 
 fn main_at(snapshot_id: i64) -> iceberg::spec::SnapshotReference {
@@ -124,14 +125,14 @@ async fn a_rolled_back_table_rewinds() {
     assert_eq!(table.progress.next_offsets, [10]);
     let table = committed(rig.append(&table, 10, 25).await);
     assert_eq!(rig.offsets(&table).await, all(25));
-    assert_eq!(table.gap_offsets(), 0);
+    assert_eq!(table.counts.gap_offsets, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rolled_back_table_goes_on_from_here() {
     let rig = rolled_back().await;
     let table = rig.resumed(ResumeFrom::Here).await;
-    assert_eq!((table.progress.next_offsets[0], table.gap_offsets()), (20, 10));
+    assert_eq!((table.progress.next_offsets[0], table.counts.gap_offsets), (20, 10));
     let gaps = table.summary("floe.gaps").unwrap();
     assert!(gaps.starts_with(r#"[{"partition":0,"from":10,"until":20,"why":"taken out"#), "{gaps}");
     let table = committed(rig.append(&table, 20, 25).await);
@@ -238,7 +239,7 @@ async fn a_table_that_was_dropped_and_made_again_is_never_written() {
     let base = rig.create().await;
     // Another uuid, first with our properties and then without.
     let owner = Ownership { table: Uuid::from_u128(99), ..rig.owner() };
-    let copied = empty_table(&owner, base.place.url()).unwrap();
+    let copied = empty_table(&owner, ("Orders", "orders"), base.place.url()).unwrap();
     rig.replace(&base, &copied).await;
     let stopped = rig.stopped().await;
     assert!(stopped.stopped.as_ref().unwrap().contains("uuid"), "{:?}", stopped.stopped);
@@ -248,22 +249,50 @@ async fn a_table_that_was_dropped_and_made_again_is_never_written() {
     let bare = [CLUSTER_PROPERTY, TOPIC_PROPERTY].map(str::to_owned);
     rig.foreign(async |builder| builder.remove_properties(&bare).unwrap()).await;
     assert!(rig.stopped().await.stopped.as_ref().unwrap().contains(CLUSTER_PROPERTY));
-    let refused = rig.committer().replace(rig.newest().await, Removed::new(), Vec::new()).await;
+    let refused = rig.committer().replace(rig.newest().await, Removed::default(), Vec::new()).await;
     assert!(is_overtaken(refused));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tag_with_the_map_of_another_topic_is_no_place_to_go_on_from() {
+    let rig = Rig::new();
+    let base = rig.create().await;
+    let other = Progress { topic: TopicId(Uuid::from_u128(0x71)), next_offsets: vec![500] };
+    rig.foreign(async |builder| {
+        let place = next_snapshot(Some(&base), 77);
+        let properties = [(crate::progress::PROGRESS_KEY.to_owned(), other.pack())];
+        let (operation, additional_properties) = (Operation::Append, properties.into());
+        let snapshot = Snapshot::builder()
+            .with_snapshot_id(place.id)
+            .with_parent_snapshot_id(place.parent)
+            .with_sequence_number(place.sequence_number)
+            .with_timestamp_ms(base.metadata.last_updated_ms() + 1)
+            .with_manifest_list(base.metadata.current_snapshot().unwrap().manifest_list())
+            .with_summary(Summary { operation, additional_properties })
+            .with_schema_id(base.metadata.current_schema_id())
+            .build();
+        builder.add_snapshot(snapshot).unwrap().set_ref(TAG, refs::tag(77, None)).unwrap()
+    })
+    .await;
+    let stopped = rig.stopped().await;
+    assert!(stopped.stopped.as_ref().unwrap().contains("of topic"), "{:?}", stopped.stopped);
+    let refused = rig.committer().resume(stopped, ResumeFrom::Here).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert_eq!(rig.resumed(ResumeFrom::Rewind).await.progress, base.progress);
 }
 
 /// All data files of a table, and a file that can take their place.
 async fn fold_of(rig: &Rig, table: &LoadedTable, until: i64) -> (Removed, Vec<StagedFile>) {
-    let mut removed = Removed::new();
+    let mut removed = Vec::new();
     for manifest in &table.manifests {
         let key = table.place.key_of(&manifest.manifest_path).unwrap();
         let bytes = table::get(&rig.world.store, &key).await.unwrap();
         for file in parse_manifest(manifest, &bytes).unwrap() {
-            removed.insert(file.data_file.file_path().to_owned(), file.data_file);
+            removed.push(file.data_file);
         }
     }
     let staged = rig.staged(&rig.committer(), table.pointer.table_id, 0, until);
-    (removed, staged.files)
+    (removed.into_iter().collect(), staged.files)
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,6 +322,27 @@ async fn a_fold_has_the_same_rows_whoever_commits_between() {
     assert_eq!(rig.offsets(&last).await, all(31));
     let has_files = |manifest: &ManifestFile| merge::has_files(manifest);
     assert!(last.manifests.iter().all(has_files), "manifests of deleted files are not carried on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fold_whose_manifests_were_read_before_reads_none_in_its_commit() {
+    let rig = Rig::new();
+    let first = rig.create().await;
+    let second = committed(rig.append(&first, 10, 20).await);
+    let (mut removed, files) = fold_of(&rig, &second, 20).await;
+    let counted = Counted::new(rig.env.clone(), Arc::new(rig.world.store.clone()));
+    let counters = counted.counters();
+    let store: Arc<dyn ObjectStore> = Arc::new(counted);
+    removed.locate(&store, &second).await.unwrap();
+    let reads = || counters.snapshot().get.requests;
+    assert_eq!(reads(), 2, "its files are in two manifests");
+    // Somebody commits between: a manifest that nobody has read, and need not read.
+    let newest = committed(rig.append(&second, 20, 30).await);
+    let pointers = Arc::new(rig.world.pointers.clone());
+    let committer = Committer::new(rig.env.clone(), store, pointers, rig.world.cluster);
+    let folded = committed(committer.replace(newest, removed, files).await);
+    assert_eq!(reads(), 2);
+    assert_eq!(rig.offsets(&folded).await, all(30));
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -101,3 +101,24 @@ async fn an_end_that_nobody_knows_is_not_passed_over() {
     let refused = reader.read(rig.partition, 1, 2, 1 << 20).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Retry);
 }
+
+#[tokio::test(start_paused = true)]
+async fn cuts_of_many_topics_are_each_their_own() {
+    let rig = Rig::new().await;
+    let log = rig.log(1).await;
+    rig.append(&log).await;
+    let reader = BridgeLog { log, metadata: rig.metadata.clone() };
+    let made = rig.metadata.create_topic("u", 2, 1, Default::default()).await.unwrap();
+    let TopicCreation::Created(other) = made else { panic!("the topic is new") };
+    let gone = kfs::TopicId(uuid::Uuid::from_u128(77));
+    let asked = [(other.id, 2), (gone, 3), (rig.partition.topic, 1)];
+    let cuts = reader.cuts(&asked).await.unwrap();
+    let ends = |cut: &Option<Vec<floe_iceberg_bridge::PartitionCut>>| {
+        let ends = cut.as_ref()?.iter().map(|ends| ends.last_stable_offset);
+        Some(ends.collect::<Vec<i64>>())
+    };
+    let found: Vec<_> = cuts.iter().map(ends).collect();
+    assert_eq!(found, [Some(vec![0, 0]), None, Some(vec![1])]);
+    assert_eq!(cuts[2], reader.cut(rig.partition.topic).await.unwrap());
+    assert_eq!(reader.cut(gone).await.unwrap(), None);
+}

@@ -51,6 +51,17 @@ fn few_young_extents_wait_and_enough_of_them_are_merged() {
 }
 
 #[test]
+fn where_requests_have_a_price_small_pieces_wait_for_more_bytes_or_more_company() {
+    let rules = MergeRules { bytes_min: 100, ..rules() };
+    let planned = |sizes: &[u64]| plan(&fresh(sizes), i64::MAX, &rules, NOW_MS);
+    assert_eq!(planned(&[10; 9]), None);
+    assert_eq!(planned(&[10; 10]), Some(0..10));
+    assert_eq!(planned(&[1; PIECES_ENOUGH - 1]), None);
+    assert_eq!(planned(&[1; PIECES_ENOUGH]), Some(0..PIECES_ENOUGH));
+    assert_eq!(plan(&aged(fresh(&[10; 2])), i64::MAX, &rules, NOW_MS), Some(0..2));
+}
+
+#[test]
 fn a_merged_object_never_exceeds_its_limit() {
     assert_eq!(planned(&fresh(&[100; 25])), Some(0..10));
     assert_eq!(planned(&fresh(&[LIMIT / 8 + 1; 25])), None);
@@ -114,10 +125,13 @@ fn the_extents_of_one_merged_object_count_as_one_piece() {
 /// Any way of writing leaves few pieces, and no byte is rewritten more often than is promised.
 #[test]
 fn what_stays_unmerged_and_what_is_rewritten_are_bounded() {
-    for (round_pieces, size_step) in [(1, 0), (3, 1), (8, 0), (40, 3), (200, 7)] {
+    let ways = [(1, 0), (3, 1), (8, 0), (40, 3), (200, 7)];
+    let ways = ways.into_iter().flat_map(|way| [(way, 0), (way, 4 << 10)]);
+    for ((round_pieces, size_step), bytes_min) in ways {
         // Bytes and rewrites of each piece.
         let mut pieces: Vec<(u64, u32)> = Vec::new();
-        let rules = MergeRules { object_bytes_max: 64 << 10, ..MergeRules::default() };
+        let object_bytes_max = 64 << 10;
+        let rules = MergeRules { object_bytes_max, bytes_min, ..MergeRules::default() };
         for written in 0..4_000u64 {
             pieces.push((16 + written * size_step % 32, 0));
             if written % round_pieces != 0 {
@@ -133,7 +147,9 @@ fn what_stays_unmerged_and_what_is_rewritten_are_bounded() {
         }
         let rewrites = pieces.iter().map(|(_, rewrites)| *rewrites).max().unwrap();
         assert!(rewrites <= 6, "{rewrites} rewrites of 16 bytes in 64 KiB: log4 is 6");
-        let bound = 64 + usize::try_from(round_pieces).unwrap();
+        // What waits for bytes, besides the levels that wait for growth.
+        let waiting = if bytes_min > 0 { PIECES_ENOUGH } else { 0 };
+        let bound = 64 + waiting + usize::try_from(round_pieces).unwrap();
         assert!(pieces.len() <= bound, "{} pieces stay", pieces.len());
     }
 }

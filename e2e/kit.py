@@ -118,6 +118,7 @@ class Floe:
 def floe_command(*arguments):
     """A finished `floe` command: text out. Its exit status is the caller's to judge."""
     command = [os.environ["FLOE_BIN"], *map(str, arguments)]
+    # As the broker's: the tests' own settings are not Floe's, which refuses variables that it does not know.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FLOE_")}
     return subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_SECONDS, env=environment)
 

@@ -80,7 +80,7 @@ def test_what_the_page_about_tables_says_works(floe):
     python = indented(text, r"from pyiceberg|catalog = |print\(|import polars")
     script = "\n".join(python).replace("HOST:PORT", floe.http)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=CLIENT_SECONDS)
-    assert done.returncode == 0 and "1576" in done.stdout and "carrier" in done.stdout, done
+    assert done.returncode == 0 and "arr_delay" in done.stdout and "B6" in done.stdout, done
 
     for command in indented(text, "floe tables"):
         if "recover" in command:

@@ -1,5 +1,5 @@
-//! Retention of tables: rows older than a topic's `iceberg.retention.ms` leave its table, in commits
-//! of their own (`delete`), which carry the progress map and move the tag like all others.
+//! Retention of tables: rows older than a topic's `iceberg.retention.ms` leave its table, in
+//! commits of their own (`delete`), which carry the progress map and move the tag like all others.
 //!
 //! Rows go in whole files: a file goes once its newest row is too old, by the bounds in its
 //! manifest. So nothing is rewritten, readers that follow appends can skip the commit, and a row

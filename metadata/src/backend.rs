@@ -16,8 +16,8 @@
 
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
-    Replacement, SegmentFacts, SegmentOutcome,
+    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
+    PartitionState, ProducerState, Replacement, SegmentFacts, SegmentOutcome,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -27,8 +27,9 @@ use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
 /// One store of all facts about the log.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// Commits uploaded segments in the order given: checks sequences, assigns offsets, writes
-    /// extents, moves the watermarks, and keeps the outcome under the segment's id. A segment whose
+    /// Commits uploaded segments in the order given: checks sequences and transactions, assigns
+    /// offsets, writes extents, moves the watermarks, adds partitions to the transactions that
+    /// batches join, and keeps the outcome under the segment's id. A segment whose
     /// id was decided before gets that outcome again and changes nothing. Batches are decided one
     /// by one and in order; a refused one fails no other, and two accepted ones that touch in the
     /// object and in offsets share an extent.
@@ -101,8 +102,19 @@ pub trait Backend: Send + Sync + 'static {
         written_before_ms: i64,
     ) -> Result<usize>;
 
+    /// Makes a change of facts together with the markers that end transactions: each takes one
+    /// offset, closes what its producer has open there, leaves its epoch in the producer's state
+    /// (whose sequences begin again where the epoch is a new one), and of an abort what readers
+    /// must know. A partition occurs once at most. Answers one outcome a marker, in order; `None`
+    /// if a check did not hold, and nothing was done. The change names no partitions.
+    async fn end_transaction(
+        &self,
+        change: &Change,
+        markers: &[MarkerFacts],
+    ) -> Result<Option<Vec<MarkerOutcome>>>;
+
     /// Aborted transactions whose marker is at or after `from` and whose first record is before
-    /// `until`.
+    /// `until`, by the marker. Costs no more than those in the range, and one.
     async fn aborted(
         &self,
         partition: TopicPartition,

@@ -180,12 +180,16 @@ impl Writer {
     }
 }
 
-const REFUSALS: [Refusal; 5] = [
+const REFUSALS: [Refusal; 9] = [
     Refusal::UnknownPartition,
     Refusal::OutOfOrderSequence,
     Refusal::StaleProducerEpoch,
     Refusal::ForgottenDuplicate,
     Refusal::InvalidTransactionState,
+    Refusal::UnknownTransaction,
+    Refusal::FencedTransaction,
+    Refusal::NotInTransaction,
+    Refusal::TransactionTooLarge,
 ];
 
 /// The index in [`REFUSALS`]; stored, so an entry never moves.
@@ -196,6 +200,10 @@ fn refusal_code(refusal: Refusal) -> u8 {
         Refusal::StaleProducerEpoch => 2,
         Refusal::ForgottenDuplicate => 3,
         Refusal::InvalidTransactionState => 4,
+        Refusal::UnknownTransaction => 5,
+        Refusal::FencedTransaction => 6,
+        Refusal::NotInTransaction => 7,
+        Refusal::TransactionTooLarge => 8,
     }
 }
 

@@ -4,19 +4,29 @@
 //! A batch is decided by Kafka's rules for idempotent producers (`check_producer`), in the order of
 //! arrival; what an earlier batch of the same call changed is seen by the later ones. Accepted
 //! batches that touch in the object share an extent.
+//!
+//! A batch of a transaction is let in without a further look where its producer has one open on
+//! the partition, because the end of a transaction closes it in the same transaction of the store.
+//! Else the transactional id's row decides (`admit`), so that a batch that comes late neither
+//! hangs nor joins the next transaction.
 
+mod markers;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use markers::{MarkerRow, decide_marker};
 
 use crate::extent_runs::ExtentRuns;
 use crate::fresh::FreshExtent;
 use crate::producers::PartitionProducers;
 use crate::rows::{
     BatchFacts, BatchOutcome, PartitionState, ProducerBatch, ProducerState, Refusal,
-    RememberedBatch, SectionFacts, SectionOutcome, SegmentFacts, SegmentOutcome,
+    RememberedBatch, SectionFacts, SectionOutcome, SegmentFacts, SegmentOutcome, TransactionBatch,
 };
+use crate::transactions::{Admission, TransactionRow};
 use kfs::{ProducerId, SegmentId, TopicPartition};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// How many batches of a producer a partition remembers, as in Kafka.
 pub const REMEMBERED_BATCHES_MAX: usize = 5;
@@ -42,6 +52,8 @@ pub(crate) struct CommitRows {
     pub(crate) decided: BTreeMap<SegmentId, SegmentOutcome>,
     /// The partitions that exist.
     pub(crate) partitions: BTreeMap<TopicPartition, CommitPartition>,
+    /// The transactional ids that exist, of those [asked for](Self::asks_transactions).
+    pub(crate) transactions: BTreeMap<Arc<str>, TransactionRow>,
 }
 
 impl CommitRows {
@@ -64,6 +76,31 @@ impl CommitRows {
         named.dedup();
         named
     }
+
+    /// The transactional ids whose rows must be read: those of batches that no open transaction
+    /// lets in. Known once spilled producers are.
+    pub(crate) fn asks_transactions(&self, segments: &[SegmentFacts]) -> BTreeSet<Arc<str>> {
+        let mut asked = BTreeSet::new();
+        for section in segments.iter().flat_map(|segment| &segment.sections) {
+            let row = self.partitions.get(&section.topic_partition());
+            let Some(row) = row else { continue };
+            for batch in &section.batches {
+                if let (Some(producer), Some(transaction)) = (&batch.producer, &batch.transaction)
+                    && !is_open(row.producers.get(producer.id), producer)
+                {
+                    asked.insert(transaction.id.clone());
+                }
+            }
+        }
+        asked
+    }
+}
+
+/// Every transactional id that the segments name.
+pub(crate) fn transactions_named(segments: &[SegmentFacts]) -> BTreeSet<Arc<str>> {
+    let sections = segments.iter().flat_map(|segment| &segment.sections);
+    let batches = sections.flat_map(|section| &section.batches);
+    batches.filter_map(|batch| Some(batch.transaction.as_ref()?.id.clone())).collect()
 }
 
 /// A segment's object that becomes known with its extents.
@@ -95,6 +132,8 @@ pub(crate) struct CommitWrites {
     pub(crate) partitions: Vec<(TopicPartition, CommitPartition)>,
     /// Objects that are new.
     pub(crate) objects: Vec<NewObject>,
+    /// Transactional ids whose transactions got partitions.
+    pub(crate) transactions: BTreeMap<Arc<str>, TransactionRow>,
 }
 
 impl CommitWrites {
@@ -159,13 +198,16 @@ fn decide_segment(
         };
         let extents_before = object.extents.len();
         let runs = ExtentRuns::new(partition, &mut object.extents);
-        let mut decision = SectionDecision { now_ms, row, runs };
+        let transactions =
+            Transactions { known: &mut rows.transactions, writes: &mut writes.transactions };
+        let mut decision = SectionDecision { partition, now_ms, row, runs, transactions };
         let mut batches = Vec::with_capacity(section.batches.len());
         for batch in &section.batches {
             batches.push(decision.decide(batch));
         }
         if object.extents.len() > extents_before {
             row.state.version += 1;
+            row.settle_stable_offset();
             changed.insert(partition);
         }
         outcomes.push(SectionOutcome { batches, state: Some(row.state) });
@@ -174,18 +216,39 @@ fn decide_segment(
     SegmentOutcome::Committed(outcomes)
 }
 
+impl CommitPartition {
+    /// Sets the last stable offset after a change of offsets or of open transactions. Below the
+    /// log start nothing waits for a transaction.
+    pub(crate) fn settle_stable_offset(&mut self) {
+        let (start, end) = (self.state.log_start_offset, self.state.high_watermark);
+        let open = self.producers.earliest_open();
+        self.state.last_stable_offset = open.map_or(end, |first| first.max(start));
+    }
+}
+
+/// The transactional ids of a commit.
+struct Transactions<'a> {
+    known: &'a mut BTreeMap<Arc<str>, TransactionRow>,
+    writes: &'a mut BTreeMap<Arc<str>, TransactionRow>,
+}
+
 /// One section while its batches are decided.
 struct SectionDecision<'a> {
+    partition: TopicPartition,
     now_ms: i64,
     row: &'a mut CommitPartition,
     runs: ExtentRuns<'a>,
+    transactions: Transactions<'a>,
 }
 
 impl SectionDecision<'_> {
     fn decide(&mut self, batch: &BatchFacts) -> BatchOutcome {
         if let Some(producer) = &batch.producer {
+            if let Err(refusal) = self.admit(batch.transaction.as_ref(), producer) {
+                return BatchOutcome::Refused(refusal);
+            }
             let known = self.row.producers.get(producer.id);
-            match check_producer(known, producer, batch.transactional) {
+            match check_producer(known, producer, batch.transaction.as_ref()) {
                 Verdict::Accept => self.remember(batch, producer),
                 Verdict::Refuse(refusal) => return BatchOutcome::Refused(refusal),
                 Verdict::Duplicate(written) => {
@@ -199,14 +262,30 @@ impl SectionDecision<'_> {
         let base_offset = self.row.state.high_watermark;
         self.runs.accept(batch, base_offset);
         let state = &mut self.row.state;
-        let next_offset = base_offset + i64::from(batch.record_count);
-        let has_open_transaction = batch.transactional || state.last_stable_offset < base_offset;
-        if !has_open_transaction {
-            state.last_stable_offset = next_offset;
-        }
-        state.high_watermark = next_offset;
+        state.high_watermark = base_offset + i64::from(batch.record_count);
         state.bytes += u64::from(batch.length);
         BatchOutcome::Accepted { base_offset }
+    }
+
+    /// Lets a batch of a transaction in, and its partition into the transaction where it may join.
+    fn admit(
+        &mut self,
+        transaction: Option<&TransactionBatch>,
+        producer: &ProducerBatch,
+    ) -> Result<(), Refusal> {
+        let Some(transaction) = transaction else { return Ok(()) };
+        if is_open(self.row.producers.get(producer.id), producer) {
+            return Ok(());
+        }
+        let row = self.transactions.known.get_mut(&transaction.id);
+        let row = row.ok_or(Refusal::UnknownTransaction)?;
+        match row.admit(self.partition, producer, transaction.joins, self.now_ms)? {
+            Admission::AsItIs => {}
+            Admission::Joined => {
+                self.transactions.writes.insert(transaction.id.clone(), row.clone());
+            }
+        }
+        Ok(())
     }
 
     fn remember(&mut self, batch: &BatchFacts, producer: &ProducerBatch) {
@@ -233,7 +312,7 @@ impl SectionDecision<'_> {
             last_offset: base_offset + i64::from(batch.record_count) - 1,
             max_timestamp_ms: batch.max_timestamp_ms,
         });
-        if batch.transactional && known.transaction_start.is_none() {
+        if batch.transaction.is_some() && known.transaction_start.is_none() {
             known.transaction_start = Some(base_offset);
         }
         known.last_written_ms = self.now_ms;
@@ -249,14 +328,24 @@ enum Verdict {
     Refuse(Refusal),
 }
 
+/// Whether the batch's producer has a transaction of the batch's epoch open.
+fn is_open(known: Option<&ProducerState>, batch: &ProducerBatch) -> bool {
+    known.is_some_and(|known| known.transaction_start.is_some() && known.epoch == batch.epoch)
+}
+
 /// Kafka's rules, in Kafka's order: duplicate, epoch, sequence, transaction.
 fn check_producer(
     known: Option<&ProducerState>,
     batch: &ProducerBatch,
-    transactional: bool,
+    transaction: Option<&TransactionBatch>,
 ) -> Verdict {
     let Some(known) = known else {
-        return Verdict::Accept;
+        // A transaction of KIP-890's second part begins every epoch, and so every sequence anew.
+        let must_begin = transaction.is_some_and(|transaction| transaction.joins);
+        return match must_begin && batch.first_sequence != 0 {
+            true => Verdict::Refuse(Refusal::OutOfOrderSequence),
+            false => Verdict::Accept,
+        };
     };
     if batch.epoch < known.epoch {
         return Verdict::Refuse(Refusal::StaleProducerEpoch);
@@ -276,7 +365,7 @@ fn check_producer(
     if let Some(refusal) = refusal {
         return Verdict::Refuse(refusal);
     }
-    if known.transaction_start.is_some() && !transactional {
+    if known.transaction_start.is_some() && transaction.is_none() {
         return Verdict::Refuse(Refusal::InvalidTransactionState);
     }
     Verdict::Accept

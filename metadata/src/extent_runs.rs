@@ -36,7 +36,7 @@ impl<'a> ExtentRuns<'a> {
             extent.length += u64::from(batch.length);
             extent.last_offset = last_offset;
             extent.max_timestamp_ms = extent.max_timestamp_ms.max(batch.max_timestamp_ms);
-            extent.has_transactional |= batch.transactional;
+            extent.has_transactional |= batch.transaction.is_some();
             return;
         }
         let extent = FreshExtent {
@@ -46,7 +46,7 @@ impl<'a> ExtentRuns<'a> {
             length: u64::from(batch.length),
             max_timestamp_ms: batch.max_timestamp_ms,
             timestamp_type: batch.timestamp_type,
-            has_transactional: batch.transactional,
+            has_transactional: batch.transaction.is_some(),
         };
         self.extents.push((self.partition, extent));
     }
@@ -84,7 +84,7 @@ mod tests {
             max_timestamp_ms: position.cast_signed(),
             timestamp_type: TimestampType::CreateTime,
             producer: None,
-            transactional: false,
+            transaction: None,
         }
     }
 

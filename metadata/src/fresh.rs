@@ -4,7 +4,8 @@
 //!
 //! * an extent is *fresh* where it ends at or after the partition's `fresh_from`, and at or after
 //!   its log start; before that, what is packed is dead, and rows stand for themselves;
-//! * a partition's fresh extents follow one another without a gap, up to its high watermark.
+//! * a partition's fresh extents and the markers among them follow one another without a gap, up to
+//!   its high watermark. A marker has a row wherever it stands, as no segment brings it.
 //!
 //! [`FreshIndex`] is what a process remembers of packed rows, by partition. What it holds are facts
 //! that never change: an offset of a topic's id is given once. So whoever reads takes the
@@ -150,7 +151,7 @@ impl FreshIndex {
     /// The extents that hold the wanted offsets, of what the index knows and of `others`, which are
     /// of the same partition. `None` where one is missing.
     fn cover(&self, wanted: &Wanted, others: &[Placed]) -> Option<Vec<Placed>> {
-        let Wanted { partition, range, limit } = wanted;
+        let Wanted { partition, range, limit, markers } = wanted;
         let remembered = self.remembered.lock();
         let mut others: Vec<&Placed> = others.iter().collect();
         others.sort_by_key(|other| other.extent.base_offset);
@@ -160,7 +161,13 @@ impl FreshIndex {
         let mut other_at = others.partition_point(|other| other.extent.last_offset < range.start);
         let mut found: Vec<Placed> = Vec::new();
         let mut next_offset = range.start;
+        let mut markers =
+            markers.iter().copied().skip_while(|marker| *marker < range.start).peekable();
         while next_offset < range.end && found.len() < *limit {
+            if markers.next_if_eq(&next_offset).is_some() {
+                next_offset += 1;
+                continue;
+            }
             let holds = |extent: &FreshExtent| {
                 extent.base_offset == next_offset
                     || (found.is_empty() && extent.base_offset <= next_offset)
@@ -251,6 +258,38 @@ pub(crate) struct Wanted {
     pub(crate) partition: TopicPartition,
     pub(crate) range: Range<i64>,
     pub(crate) limit: usize,
+    /// All markers in the range, by offset: they are not fresh, and nothing is missing there.
+    pub(crate) markers: Vec<i64>,
+}
+
+impl Wanted {
+    /// What completes a page: `rows` are the partition's extents that have rows, from the one that
+    /// holds `offset` and `limit` at most. Those from `fresh_from` on are markers.
+    pub(crate) fn behind(
+        partition: TopicPartition,
+        row: &PartitionRow,
+        rows: &[Extent],
+        (offset, limit): (i64, usize),
+    ) -> Self {
+        let offsets = rows.iter().map(|extent| extent.base_offset);
+        let markers: Vec<i64> = offsets.filter(|offset| *offset >= row.fresh_from).collect();
+        let mut range = row.fresh_range();
+        range.start = range.start.max(offset);
+        if let Some(last) = rows.last().filter(|_| rows.len() == limit) {
+            // Behind it there may be markers that are not known here, and nothing is wanted.
+            range.end = range.end.min(last.base_offset);
+        }
+        let limit = limit - (rows.len() - markers.len());
+        Self { partition, range, limit, markers }
+    }
+}
+
+/// A page of extents by offset, of those with rows and fresh ones.
+pub(crate) fn page_of(mut rows: Vec<Extent>, found: &[Placed], limit: usize) -> Vec<Extent> {
+    rows.extend(found.iter().map(Placed::to_extent));
+    rows.sort_by_key(|extent| extent.base_offset);
+    rows.truncate(limit);
+    rows
 }
 
 /// A search for fresh extents: first in the index; then, where something is missing, in packed rows
@@ -306,12 +345,20 @@ pub(crate) fn first_at_time(placed: &[Placed], timestamp_ms: i64) -> Option<Exte
     found.map(Placed::to_extent)
 }
 
-/// The first extent with the greatest timestamp, of one before all fresh ones and of these.
-pub(crate) fn newest(before: Option<Extent>, placed: &[Placed]) -> Option<Extent> {
+/// The one of two that comes first.
+pub(crate) fn first_of(one: Option<Extent>, other: Option<Extent>) -> Option<Extent> {
+    one.into_iter().chain(other).min_by_key(|extent| extent.base_offset)
+}
+
+/// The first extent with the greatest timestamp, of one with a row and of fresh ones.
+pub(crate) fn newest(with_row: Option<Extent>, placed: &[Placed]) -> Option<Extent> {
     let newest_ms = placed.iter().map(|one| one.extent.max_timestamp_ms).max();
-    match before {
-        Some(before) if Some(before.max_timestamp_ms) >= newest_ms => Some(before),
-        _ => first_at_time(placed, newest_ms?),
+    let fresh = newest_ms.and_then(|newest_ms| first_at_time(placed, newest_ms));
+    match (with_row, fresh) {
+        (Some(one), Some(other)) if one.max_timestamp_ms != other.max_timestamp_ms => {
+            Some(if one.max_timestamp_ms > other.max_timestamp_ms { one } else { other })
+        }
+        (one, other) => first_of(one, other),
     }
 }
 

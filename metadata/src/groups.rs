@@ -29,7 +29,7 @@ fn group_key(group: &str) -> FactKey {
     FactKey::new(&["groups", group])
 }
 
-fn offset_key(group: &str, partition: TopicPartition) -> FactKey {
+pub(crate) fn offset_key(group: &str, partition: TopicPartition) -> FactKey {
     // Zeros keep partitions in order.
     let index = format!("{:010}", partition.partition.0);
     FactKey::new(&["offsets", group, &partition.topic.to_string(), &index])

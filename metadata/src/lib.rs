@@ -23,6 +23,7 @@ pub mod store;
 pub mod suite;
 pub mod tables;
 pub mod topics;
+pub mod transactions;
 pub mod validate;
 
 pub use backend::Backend;

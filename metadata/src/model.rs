@@ -45,7 +45,7 @@ struct Partition {
     /// By base offset.
     extents: BTreeMap<i64, Extent>,
     producers: BTreeMap<ProducerId, ProducerState>,
-    /// By last offset. Nothing writes them before transactions end.
+    /// By last offset.
     aborted: BTreeMap<i64, AbortedTransaction>,
 }
 

@@ -17,6 +17,7 @@
 //! | `fresh.rs` | packed rows of fresh extents |
 //! | `replace.rs` | the replacement of extents |
 //! | `producers.rs` | idempotent producers |
+//! | `markers.rs` | ends of transactions |
 //! | `facts.rs` | keyed facts |
 
 mod commit;
@@ -27,6 +28,7 @@ mod facts;
 mod fresh;
 mod guard;
 mod log;
+mod markers;
 mod migrate;
 mod objects;
 mod options;
@@ -43,8 +45,8 @@ use crate::backend::Backend;
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
 use crate::fresh::FreshIndex;
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
-    Replacement, SegmentFacts, SegmentOutcome,
+    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
+    PartitionState, ProducerState, Replacement, SegmentFacts, SegmentOutcome,
 };
 use crate::validate;
 use async_trait::async_trait;
@@ -212,6 +214,18 @@ impl Backend for PostgresBackend {
         let expired = with_retries!(self, sql => producers::expire(&sql, fence, partition, written_before_ms));
         self.recent.forget(&[partition]);
         expired
+    }
+
+    async fn end_transaction(
+        &self,
+        change: &Change,
+        markers: &[MarkerFacts],
+    ) -> Result<Option<Vec<MarkerOutcome>>> {
+        validate::check_end(change, markers)?;
+        // A commit that decides from what it remembers would only find that out.
+        let named: Vec<TopicPartition> = markers.iter().map(|marker| marker.partition).collect();
+        self.recent.forget(&named);
+        with_retries!(self, sql => markers::end(&sql, change, markers))
     }
 
     async fn aborted(

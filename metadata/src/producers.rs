@@ -3,12 +3,15 @@
 //! that moves the partition forward writes them along; older ones are **spilled**, each into a row
 //! of its own. A spilled row may be of a producer that has written again since: what is packed is
 //! newer, always.
+//!
+//! Whoever has a transaction open is never spilled, however many there are, so that a partition's
+//! own row says where its earliest open transaction begins.
 
 use crate::rows::ProducerState;
 use kfs::ProducerId;
 use std::collections::BTreeMap;
 
-/// Producers that a partition's own row holds at most.
+/// Producers without an open transaction that a partition's own row holds at most.
 pub const PACKED_PRODUCERS_MAX: usize = 8;
 
 /// The producers of one partition: all that are packed, and of the spilled ones those asked for.
@@ -61,16 +64,21 @@ impl PartitionProducers {
         self.known.into_values().map(|known| known.state).collect()
     }
 
-    /// Takes out all but those that wrote last, so that the others can be packed.
+    /// Takes out all but those that wrote last or have a transaction open, so that the others can
+    /// be packed.
     pub(crate) fn spill(&mut self) -> Vec<ProducerState> {
-        let Some(count) = self.known.len().checked_sub(PACKED_PRODUCERS_MAX + 1) else {
-            return Vec::new();
-        };
+        let idle = self.known.iter().filter(|(_, known)| known.state.transaction_start.is_none());
         let mut by_turn: Vec<(u64, ProducerId)> =
-            self.known.iter().map(|(id, known)| (known.turn, *id)).collect();
+            idle.map(|(id, known)| (known.turn, *id)).collect();
+        let count = by_turn.len().saturating_sub(PACKED_PRODUCERS_MAX);
         by_turn.sort_unstable();
-        self.has_spilled = true;
-        by_turn[..=count].iter().filter_map(|(_, id)| self.take(*id)).collect()
+        self.has_spilled |= count > 0;
+        by_turn[..count].iter().filter_map(|(_, id)| self.take(*id)).collect()
+    }
+
+    /// Where the earliest open transaction begins.
+    pub(crate) fn earliest_open(&self) -> Option<i64> {
+        self.known.values().filter_map(|known| known.state.transaction_start).min()
     }
 
     /// Forgets those that last wrote before a time, ms, and have no open transaction; answers how

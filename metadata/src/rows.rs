@@ -4,6 +4,7 @@ use kfs::{
     OffsetMode, PartitionIndex, ProducerEpoch, ProducerId, SegmentId, TimestampType, TopicId,
     TopicPartition,
 };
+use std::sync::Arc;
 
 /// The producer side of an idempotent batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,16 @@ pub struct ProducerBatch {
     pub first_sequence: i32,
     /// Sequence of the batch's last record; wraps from 2^31 - 1 to 0.
     pub last_sequence: i32,
+}
+
+/// The transaction that a batch wants to be part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionBatch {
+    /// The transactional id.
+    pub id: Arc<str>,
+    /// The commit adds the partition to the transaction (KIP-890's second part); else it must have
+    /// been added before.
+    pub joins: bool,
 }
 
 /// What a commit needs to know of one batch in an uploaded segment.
@@ -33,8 +44,8 @@ pub struct BatchFacts {
     pub timestamp_type: TimestampType,
     /// Present for idempotent producers.
     pub producer: Option<ProducerBatch>,
-    /// Part of a transaction.
-    pub transactional: bool,
+    /// Present for batches of a transaction.
+    pub transaction: Option<TransactionBatch>,
 }
 
 /// One partition's batches in a segment, contiguous and in order of arrival.
@@ -81,6 +92,27 @@ pub enum Refusal {
     ForgottenDuplicate,
     /// A batch outside of any transaction, while its producer has one open on the partition.
     InvalidTransactionState,
+    /// The transactional id is unknown or has another producer id.
+    UnknownTransaction,
+    /// The transactional id has another epoch: the transaction is over, or another producer's.
+    FencedTransaction,
+    /// The partition has not been added to the transaction.
+    NotInTransaction,
+    /// The transaction has as many partitions as one may have.
+    TransactionTooLarge,
+}
+
+impl Refusal {
+    /// True where the transactional id decided, before the partition's log was asked.
+    pub fn is_of_transaction(self) -> bool {
+        matches!(
+            self,
+            Self::UnknownTransaction
+                | Self::FencedTransaction
+                | Self::NotInTransaction
+                | Self::TransactionTooLarge
+        )
+    }
 }
 
 /// What a commit decided about one batch.
@@ -245,6 +277,39 @@ pub struct AbortedTransaction {
     pub last_offset: i64,
     /// The last stable offset after it: a reader that starts there needs nothing older.
     pub last_stable_offset: i64,
+}
+
+/// The end of a producer's transaction on one partition, as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkerFacts {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The producer.
+    pub producer: ProducerId,
+    /// The epoch that the marker carries.
+    pub epoch: ProducerEpoch,
+    /// Commit, or abort.
+    pub commit: bool,
+    /// The coordinator's epoch.
+    pub coordinator_epoch: i32,
+    /// Whose clock the topic goes by: the marker says so.
+    pub timestamp_type: TimestampType,
+}
+
+/// What became of one marker; no other is affected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkerOutcome {
+    /// It is in the log, and the transaction over.
+    Written {
+        /// Its offset.
+        offset: i64,
+        /// The partition afterwards.
+        state: PartitionState,
+    },
+    /// The topic or partition does not exist (any more).
+    UnknownPartition,
+    /// The partition knows a newer epoch of the producer.
+    StaleEpoch,
 }
 
 /// Replaces a run of extents by an object that holds the same records.

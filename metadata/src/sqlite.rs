@@ -10,6 +10,7 @@
 //! | `fresh.rs` | packed rows of fresh extents |
 //! | `replace.rs` | the replacement of extents |
 //! | `producers.rs` | idempotent producers |
+//! | `markers.rs` | ends of transactions |
 //! | `facts.rs` | keyed facts |
 
 mod commit;
@@ -18,6 +19,7 @@ mod facts;
 mod fresh;
 mod lock;
 mod log;
+mod markers;
 mod objects;
 mod open;
 mod producers;
@@ -30,8 +32,8 @@ use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence, PartitionCh
 use crate::fresh::FreshIndex;
 use crate::producers::is_expired;
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
-    Replacement, SegmentFacts, SegmentOutcome,
+    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
+    PartitionState, ProducerState, Replacement, SegmentFacts, SegmentOutcome,
 };
 use crate::validate;
 use async_trait::async_trait;
@@ -199,6 +201,20 @@ impl Backend for SqliteBackend {
         let expire =
             move |sql: &_| producers::expire(sql, fence.as_ref(), partition, written_before_ms);
         self.writer.call(expire).await
+    }
+
+    async fn end_transaction(
+        &self,
+        change: &Change,
+        markers: &[MarkerFacts],
+    ) -> Result<Option<Vec<MarkerOutcome>>> {
+        validate::check_end(change, markers)?;
+        let (change, markers, now_ms) = (change.clone(), markers.to_vec(), self.env.now_ms());
+        let index = Arc::clone(&self.index);
+        let end = move |sql: &_| {
+            markers::end(FreshExtents::for_writer(sql, &index), &change, &markers, now_ms)
+        };
+        self.writer.call(end).await
     }
 
     async fn aborted(

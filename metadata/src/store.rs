@@ -96,6 +96,10 @@ impl MetadataStore {
         &self.backend
     }
 
+    pub(crate) fn fence(&self) -> Option<&Fence> {
+        self.fence.as_ref()
+    }
+
     pub(crate) fn env(&self) -> &Env {
         &self.env
     }
@@ -123,7 +127,7 @@ impl MetadataStore {
     }
 
     /// Waits a random, growing while before a call starts over.
-    pub(crate) async fn wait_for_conflict(&self, attempt: u32) {
+    pub async fn wait_for_conflict(&self, attempt: u32) {
         let longest_ms = (1u32 << attempt.min(10)).min(CONFLICT_WAIT_MS_MAX);
         let wait_ms = f64::from(longest_ms) * self.env.random_unit();
         self.env.sleep(Duration::from_secs_f64(wait_ms / 1000.0)).await;

@@ -15,15 +15,17 @@ pub mod histories;
 mod layer_two;
 mod mixed_end;
 mod serial_order;
+mod transactions;
 
 use crate::backend::Backend;
 use crate::brokers::{BrokerAddress, Registration};
 use crate::facts::{Change, ChangeOutcome, FactKey, PartitionChange, Write};
 use crate::rows::{
     BatchFacts, BatchOutcome, Extent, PartitionState, ProducerBatch, SectionFacts, SectionOutcome,
-    SegmentFacts, SegmentOutcome,
+    SegmentFacts, SegmentOutcome, TransactionBatch,
 };
 use crate::store::MetadataStore;
+use crate::transactions::TransactionRow;
 use bytes::Bytes;
 use floe_env::Env;
 use futures::future::BoxFuture;
@@ -84,6 +86,13 @@ cases! {
     layer_two: cluster_identity, topics, topics_made_anew, topic_configs_and_partitions,
         brokers_and_epochs, producer_ids_are_unique, groups, group_offsets, table_progress,
         new_incarnation;
+    transactions: batches_are_let_in_by_the_row, a_commit_is_seen_in_every_partition,
+        an_abort_is_listed, lists_end_where_all_is_stable, late_batches_change_nothing,
+        many_open_transactions_in_a_partition, markers_among_fresh_extents,
+        markers_are_merged_and_dropped, an_end_takes_all_that_joined,
+        a_marker_alone_ends_what_hangs, records_of_an_open_transaction_are_deleted,
+        offsets_wait_for_the_end, later_offsets_win, ids_are_listed_and_forgotten,
+        joins_race_ends;
     fences: closed_epochs_change_nothing, fences_of_absent_facts;
 }
 
@@ -144,6 +153,15 @@ impl Context {
 
     async fn partition(&self) -> TopicPartition {
         self.partitions(1).await[0]
+    }
+
+    /// A transactional id for this producer, with epoch 0 and nothing open.
+    async fn transaction(&self, producer: ProducerId) -> String {
+        let id = format!("transactional-{:04}-{producer}", self.number);
+        let row = TransactionRow::new(producer, 60_000, 0);
+        let made = self.store.put_transaction(&id, None, &row).await.unwrap();
+        assert_eq!(made, ChangeOutcome::Applied);
+        id
     }
 
     async fn drop_partition(&self, partition: TopicPartition) {
@@ -247,7 +265,7 @@ pub fn plain(record_count: u32) -> BatchFacts {
         max_timestamp_ms: 1000,
         timestamp_type: TimestampType::CreateTime,
         producer: None,
-        transactional: false,
+        transaction: None,
     }
 }
 
@@ -266,6 +284,11 @@ pub fn idempotent(
         last_sequence: (last % (1 << 31)) as i32,
     };
     BatchFacts { producer: Some(producer), ..plain(record_count) }
+}
+
+/// The transaction of a batch.
+pub fn in_transaction(id: &str, joins: bool) -> Option<TransactionBatch> {
+    Some(TransactionBatch { id: id.into(), joins })
 }
 
 fn at(max_timestamp_ms: i64, record_count: u32) -> BatchFacts {

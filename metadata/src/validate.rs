@@ -1,7 +1,7 @@
 //! Checks of what callers hand in, made before any row is touched, the same for every backend.
 
 use crate::facts::{Change, Check, FactKey, FactRange, Fence, PartitionChange, Write};
-use crate::rows::{BatchFacts, Extent, Place, Replacement, SegmentFacts};
+use crate::rows::{BatchFacts, Extent, MarkerFacts, Place, Replacement, SegmentFacts};
 use floe_env::{Error, Result};
 use kfs::{SegmentId, TopicPartition};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +16,9 @@ pub const CHANGE_BYTES_MAX: usize = 256 << 20;
 pub const COMMIT_SEGMENTS_MAX: usize = 1024;
 /// Batches in one commit.
 pub const COMMIT_BATCHES_MAX: usize = 1 << 20;
+
+/// Markers that one call writes.
+pub const MARKERS_MAX: usize = crate::transactions::TRANSACTION_PARTITIONS_MAX;
 
 /// Partitions whose fresh extents get rows of their own in one transaction.
 pub const UNPACKED_PARTITIONS_MAX: usize = 256;
@@ -75,7 +78,7 @@ fn check_batch(batch: &BatchFacts, expected_position: u64) -> Result<(), String>
     if batch.length == 0 || batch.record_count == 0 {
         return Err("batch without bytes or records".to_owned());
     }
-    if batch.transactional && batch.producer.is_none() {
+    if batch.transaction.is_some() && batch.producer.is_none() {
         return Err("transactional batch without a producer".to_owned());
     }
     if let Some(producer) = &batch.producer
@@ -140,6 +143,28 @@ pub(crate) fn check_change(change: &Change) -> Result<()> {
             && *offset < 0
         {
             return Err(Error::invalid(format!("partition {partition} is to begin at {offset}")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the end of a transaction.
+pub(crate) fn check_end(change: &Change, markers: &[MarkerFacts]) -> Result<()> {
+    check_change(change)?;
+    if !change.partitions.is_empty() {
+        return Err(Error::invalid("partitions neither begin nor end with a transaction"));
+    }
+    if markers.len() > MARKERS_MAX {
+        return Err(Error::limit(format!("more than {MARKERS_MAX} markers at once")));
+    }
+    let mut partitions = BTreeSet::new();
+    for marker in markers {
+        if !partitions.insert(marker.partition) {
+            let twice = format!("partition {} gets two markers", marker.partition);
+            return Err(Error::invalid(twice));
+        }
+        if marker.producer.0 < 0 || marker.epoch.0 < 0 {
+            return Err(Error::invalid("a marker has a negative producer id or epoch"));
         }
     }
     Ok(())

@@ -49,6 +49,8 @@ pub const DEADLY_KINDS: &[(&str, u64)] = &[
     ("forget_registrations", 1),
     ("partition_states", 6),
     ("advance_log_start", 1),
+    ("end_transaction", 6),
+    ("aborted", 1),
     ("extents", 4),
     ("replace_extents", 1),
     ("unpack_fresh", 2),

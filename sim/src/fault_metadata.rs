@@ -10,8 +10,8 @@ use floe_env::Result;
 use floe_metadata::Backend;
 use floe_metadata::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence, Write};
 use floe_metadata::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
-    Replacement, SegmentFacts, SegmentOutcome,
+    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
+    PartitionState, ProducerState, Replacement, SegmentFacts, SegmentOutcome,
 };
 use futures::FutureExt;
 use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
@@ -147,7 +147,14 @@ impl Backend for FaultMetadata {
         fence: &Fence,
         segments: &[SegmentFacts],
     ) -> Result<Vec<SegmentOutcome>> {
-        let commit = |segments| self.commit(fence.clone(), segments);
+        let commit = |mut segments: Vec<SegmentFacts>| {
+            if self.plant == Plant::LateBatchesAreLetIn {
+                let sections = segments.iter_mut().flat_map(|segment| &mut segment.sections);
+                let batches = sections.flat_map(|section| &mut section.batches);
+                batches.for_each(|batch| batch.transaction = None);
+            }
+            self.commit(fence.clone(), segments)
+        };
         match &self.bug {
             None => commit(segments.to_vec()).await,
             Some(CommitBug::Twice(renamed)) => commit(renamed.again(segments)).await,
@@ -232,6 +239,18 @@ impl Backend for FaultMetadata {
         };
         let what = partition.to_string();
         self.link.call("expire_producers", Effects::Change, what, work).await
+    }
+
+    async fn end_transaction(
+        &self,
+        change: &Change,
+        markers: &[MarkerFacts],
+    ) -> Result<Option<Vec<MarkerOutcome>>> {
+        let mut markers = markers.to_vec();
+        if self.plant == Plant::TornEnd {
+            markers.truncate(1);
+        }
+        call!(self, end_transaction, Change, markers.len().to_string(), change, markers)
     }
 
     async fn aborted(

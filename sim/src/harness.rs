@@ -11,6 +11,7 @@ use crate::actors::deleter::Deleter;
 use crate::actors::looker::Looker;
 use crate::actors::member::Member;
 use crate::actors::producer::Producer;
+use crate::actors::transactor::Transactor;
 use crate::audit::Audit;
 use crate::calls::{Calls, Deaths, Weather};
 use crate::cluster::{Cluster, Parts, Tally};
@@ -37,6 +38,9 @@ use tokio::runtime::{Builder, RngSeed};
 
 const TOPIC: &str = "events";
 const PARTITIONS: i32 = 2;
+/// The topic of transactions alone.
+const TRANSFERS: &str = "transfers";
+const TRANSFER_PARTITIONS: i32 = 3;
 /// Faults and deaths last so long.
 const STORM: Duration = Duration::from_secs(45);
 /// When nothing fails any more, everything that was begun must end in this time.
@@ -239,6 +243,11 @@ impl Run {
         tasks.push(self.env.spawn("looker", Lane::Foreground, looker.run()));
         let member = Member::new(self.context(140, stop), TOPIC, PARTITIONS);
         tasks.push(self.env.spawn("member", Lane::Foreground, member.run()));
+        for id in 150..152 {
+            let name = format!("{TRANSFERS}-{id}");
+            let transactor = Transactor::new(self.context(id, stop), &name, TRANSFER_PARTITIONS);
+            tasks.push(self.env.spawn("transactor", Lane::Foreground, transactor.run()));
+        }
         let churn = Churn::new(self.context(200, stop));
         tasks.push(self.env.spawn("churn", Lane::Foreground, churn.run()));
         let (env, cluster, stop) = (self.env.clone(), self.cluster.clone(), stop.clone());

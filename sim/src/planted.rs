@@ -85,6 +85,10 @@ pub enum Plant {
     NamesAreNotSynced,
     /// SQLite does not sync its log.
     LastTransactionIsLost,
+    /// The end of a transaction reaches its first partition alone.
+    TornEnd,
+    /// A commit does not ask whether a batch's transaction is still open.
+    LateBatchesAreLetIn,
 }
 
 /// A bug of the commit.

@@ -52,7 +52,7 @@ fn an_ambiguous_commit_that_is_applied_twice() {
 
 #[test]
 fn a_successor_that_ignores_a_late_put() {
-    is_found_from(17, Plant::SuccessorIgnoresLatePut, &["code -1", "acknowledged", "now None"]);
+    is_found_from(27, Plant::SuccessorIgnoresLatePut, &["code -1", "acknowledged", "now None"]);
 }
 
 #[test]
@@ -155,4 +155,14 @@ fn a_directory_that_is_not_synced() {
 #[test]
 fn a_transaction_that_was_not_synced() {
     is_found(Plant::LastTransactionIsLost, &["now None", "sees watermark", ": acknowledged ("]);
+}
+
+#[test]
+fn an_end_that_is_torn() {
+    is_found(Plant::TornEnd, &["Committed in", "Unknown in", "stuck: client"]);
+}
+
+#[test]
+fn a_batch_that_comes_after_its_transaction() {
+    is_found(Plant::LateBatchesAreLetIn, &["Aborted in"]);
 }

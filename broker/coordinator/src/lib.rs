@@ -7,6 +7,7 @@
 //!
 //! - [`classic`]: classic consumer groups (JoinGroup, SyncGroup, Heartbeat, LeaveGroup).
 //! - [`offsets`]: which committed offsets expire, which may be deleted, what metadata is too long.
+//! - [`transactions`]: what each request makes of a transactional id.
 //! - [`protocol_metadata`]: the topics in a consumer's opaque subscription bytes.
 
 mod base64_bytes;
@@ -14,5 +15,6 @@ pub mod classic;
 mod error;
 pub mod offsets;
 pub mod protocol_metadata;
+pub mod transactions;
 
 pub use error::GroupError;

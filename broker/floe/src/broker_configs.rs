@@ -114,6 +114,18 @@ fn kafkas(config: &Config) -> Vec<DescribedConfig> {
             "How long a producer that writes no more is remembered, ms.",
         ),
         int(
+            "transaction.max.timeout.ms",
+            ms(kafka.transaction_max_timeout),
+            "900000",
+            "Longest time-out that a transactional producer may ask for, ms.",
+        ),
+        int(
+            "transactional.id.expiration.ms",
+            ms(kafka.transactional_id_expiration),
+            "604800000",
+            "How long a transactional id that nobody uses is remembered, ms.",
+        ),
+        int(
             "socket.request.max.bytes",
             kafka.socket_request_max_bytes.into(),
             "104857600",

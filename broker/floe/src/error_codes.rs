@@ -1,6 +1,7 @@
 //! From Floe's errors to Kafka's codes: one exhaustive function each.
 
 use floe_coordinator::GroupError;
+use floe_coordinator::transactions::TransactionError;
 use floe_env::{Error, ErrorKind};
 use floe_metadata::rows::Refusal;
 use floe_wire::ErrorCode;
@@ -56,6 +57,28 @@ pub(crate) fn refusal_code(refusal: Refusal) -> ErrorCode {
             ErrorCode::OutOfOrderSequenceNumber
         }
         Refusal::InvalidTransactionState => ErrorCode::InvalidTxnState,
+        Refusal::UnknownTransaction => ErrorCode::InvalidProducerIdMapping,
+        // Kafka tells producers of the lower epoch, so that they can abort and go on.
+        Refusal::FencedTransaction => ErrorCode::InvalidProducerEpoch,
+        Refusal::NotInTransaction | Refusal::TransactionTooLarge => ErrorCode::TransactionAbortable,
+    }
+}
+
+/// The code for a transactional id's refusal.
+pub(crate) fn transaction_code(error: TransactionError) -> ErrorCode {
+    match error {
+        TransactionError::InvalidProducerIdMapping => ErrorCode::InvalidProducerIdMapping,
+        TransactionError::ProducerFenced => ErrorCode::ProducerFenced,
+        TransactionError::InvalidTxnState => ErrorCode::InvalidTxnState,
+        TransactionError::TransactionAbortable => ErrorCode::TransactionAbortable,
+    }
+}
+
+/// The code as versions know it that are older than PRODUCER_FENCED.
+pub(crate) fn fenced_below(code: ErrorCode, is_older: bool) -> ErrorCode {
+    match code {
+        ErrorCode::ProducerFenced if is_older => ErrorCode::InvalidProducerEpoch,
+        other => other,
     }
 }
 

@@ -31,3 +31,4 @@ mod topic_configs;
 mod topic_names;
 pub mod topic_settings;
 pub mod topics;
+mod transactions;

@@ -257,7 +257,7 @@ fn batch(env: &Env, stores: &Stores, number: u64) -> AppendBatch {
         max_timestamp_ms: at_ms,
         timestamp_type: TimestampType::CreateTime,
         producer: None,
-        transactional: false,
+        transaction: None,
     }
 }
 

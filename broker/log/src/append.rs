@@ -1,7 +1,7 @@
 //! What a producer's request brings to the log, and what it gets back.
 
 use bytes::Bytes;
-use floe_metadata::rows::{ProducerBatch, Refusal};
+use floe_metadata::rows::{ProducerBatch, Refusal, TransactionBatch};
 use kfs::{TimestampType, TopicPartition};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -23,8 +23,8 @@ pub struct AppendBatch {
     pub timestamp_type: TimestampType,
     /// Present for idempotent producers.
     pub producer: Option<ProducerBatch>,
-    /// Part of a transaction.
-    pub transactional: bool,
+    /// Present for batches of a transaction.
+    pub transaction: Option<TransactionBatch>,
 }
 
 /// A batch that is in the log.

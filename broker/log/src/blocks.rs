@@ -173,9 +173,15 @@ impl BlockCache {
     /// Puts merged extents in the place of those that they are made of, as far as these are there:
     /// the same memory under new names. A merged extent with a source that is not there is left
     /// out, for it would bring in what nobody has asked for.
-    pub(crate) fn replace(&self, sources: &[BlocksKey], merged: Vec<MergedBlocks>) {
+    /// Sources without a name are made when they are read, and so always there.
+    pub(crate) fn replace(&self, sources: &[Option<BlocksKey>], merged: Vec<MergedBlocks>) {
         let mut inner = self.inner.lock();
-        let removed: Vec<_> = sources.iter().map(|key| inner.pools.remove(key)).collect();
+        let made = Use { origin: Origin::Read, at: 0 };
+        let remove = |key: &Option<BlocksKey>| match key {
+            Some(key) => inner.pools.remove(key),
+            None => Some(made),
+        };
+        let removed: Vec<Option<Use>> = sources.iter().map(remove).collect();
         for MergedBlocks { key, blocks, sources } in merged {
             let Some(uses) = removed[sources].iter().copied().collect::<Option<Vec<Use>>>() else {
                 continue;

@@ -5,8 +5,9 @@ use crate::blocks::{Block, BlockMemory, Blocks};
 use crate::chunks::CHUNK_BYTES_MAX;
 use bytes::{Bytes, BytesMut};
 use floe_env::{Error, Result};
-use floe_metadata::rows::Extent;
-use kfs::{BatchHeader, OffsetMode};
+use floe_metadata::rows::{Extent, Place};
+use kfs::{BatchHeader, Marker, OffsetMode, TimestampType};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Makes the blocks of an extent from all of its bytes as stored, given in pieces of whole batches,
@@ -53,6 +54,25 @@ pub(crate) fn split(bytes: &Bytes) -> Vec<Bytes> {
     }
     pieces.push(bytes.slice(start..));
     pieces
+}
+
+/// The blocks of an extent that has no bytes in any object: a marker's control batch, which is made
+/// here, and nothing of a hole.
+pub(crate) fn made_blocks(extent: &Extent) -> Blocks {
+    let Place::Marker { producer, epoch, commit, coordinator_epoch, timestamp_ms } = &extent.place
+    else {
+        return Arc::default();
+    };
+    let marker = if *commit { Marker::Commit } else { Marker::Abort };
+    let made = kfs::control_batch(marker, *producer, *epoch, *coordinator_epoch, *timestamp_ms);
+    let mut bytes = BytesMut::from(&made[..]);
+    if extent.timestamp_type == TimestampType::LogAppendTime {
+        kfs::set_timestamps(&mut bytes, extent.timestamp_type, *timestamp_ms);
+    }
+    kfs::set_base_offset(&mut bytes, extent.base_offset);
+    kfs::set_leader_epoch(&mut bytes, LEADER_EPOCH);
+    let (base_offset, last_offset) = (extent.base_offset, extent.last_offset);
+    Arc::new(vec![Block { base_offset, last_offset, bytes: bytes.freeze() }])
 }
 
 /// A piece with its base offsets and leader epochs set, and the offset behind it.
@@ -102,18 +122,22 @@ fn header_at(bytes: &[u8], position: usize) -> Result<BatchHeader> {
     Ok(header)
 }
 
-/// The batches of a block from the one that holds `offset`: their bytes up to `bytes_max`, but at
-/// least one batch. `None` if `offset` is past the block.
-pub(crate) fn slice_from(block: &Block, offset: i64, bytes_max: usize) -> Option<Bytes> {
-    if offset <= block.base_offset && block.bytes.len() <= bytes_max {
+/// The batches of a block from the one that holds the range's start and below its end: their bytes
+/// up to `bytes_max`, but at least one batch. `None` where there is none in the block.
+pub(crate) fn slice_of(block: &Block, offsets: Range<i64>, bytes_max: usize) -> Option<Bytes> {
+    let is_inside = offsets.start <= block.base_offset && block.last_offset < offsets.end;
+    if is_inside && block.bytes.len() <= bytes_max {
         return Some(block.bytes.clone());
     }
     let mut start = None;
     let mut position = 0;
     while let Ok(header) = BatchHeader::parse(&block.bytes[position..]) {
         let end = position + header.total_len();
+        if header.base_offset >= offsets.end {
+            break;
+        }
         let first = *match start {
-            None if header.last_offset() < offset => {
+            None if header.last_offset() < offsets.start => {
                 position = end;
                 continue;
             }

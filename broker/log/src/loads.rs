@@ -3,7 +3,7 @@
 //! read: a remote store asks money for each.
 
 use crate::blocks::{BlockMemory, Blocks, BlocksKey};
-use crate::extents::{split, to_blocks};
+use crate::extents::{made_blocks, split, to_blocks};
 use crate::load_budget::LoadBudget;
 use crate::read::{FetchFrom, Reader};
 use bytes::Bytes;
@@ -112,8 +112,7 @@ impl Reader {
         let mut missing = Vec::new();
         let mut found = BTreeMap::new();
         for extent in extents {
-            let key = cache_key(extent);
-            let key = key.ok_or_else(|| Error::bug("only ranges of objects have blocks"))?;
+            let Some(key) = cache_key(extent) else { continue };
             match self.cache.peek(&key) {
                 Some(blocks) => drop(found.insert(key, blocks)),
                 None => missing.push(Arc::new(extent.clone())),
@@ -133,8 +132,11 @@ impl Reader {
                 found.insert(key, blocks?);
             }
         }
-        let blocks = |extent| cache_key(extent).and_then(|key| found.remove(&key));
-        extents.iter().map(blocks).map(|blocks| blocks.map_or_else(no_result, Ok)).collect()
+        let blocks = |extent| match cache_key(extent) {
+            Some(key) => found.remove(&key).map_or_else(no_result, Ok),
+            None => Ok(made_blocks(extent)),
+        };
+        extents.iter().map(blocks).collect()
     }
 
     /// Reads extents of one object, which are in the order of their positions, with one read; one

@@ -199,6 +199,12 @@ impl Log {
         self.0.reader.partitions.state(partition)
     }
 
+    /// Takes in the ends of a partition as a change of this broker's has left them, so that waiting
+    /// fetches see it.
+    pub fn observe(&self, partition: TopicPartition, state: PartitionState) {
+        self.0.reader.partitions.observe(partition, state);
+    }
+
     /// The partition's ends as the store has them now. `None` if there is no such partition.
     pub async fn state(&self, partition: TopicPartition) -> Result<Option<PartitionState>> {
         self.0.reader.state(partition).await

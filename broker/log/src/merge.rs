@@ -3,6 +3,9 @@
 //! It bounds what a partition costs: rows in the metadata store, objects, and requests of whoever
 //! reads it from its start.
 //!
+//! Transactions are merged once they have ended: their markers become control batches, and the
+//! aborted ones are listed in the object's footer, so that it can be read without the metadata.
+//!
 //! A **round** looks at every partition of every topic that has changed since it was last looked
 //! at. What may be merged is decided by [`plan`](plan::plan). A merge reads its sources (from the
 //! cache where they are there), puts the object under a key of its own, and swaps the extents. The
@@ -28,6 +31,7 @@ pub use plan::{
     MERGE_PAUSE, MergeRules, OBJECT_BYTES_MAX, PIECES_ENOUGH, PIECES_MIN, REMOTE_BYTES_MIN,
 };
 
+use crate::blocks::BlocksKey;
 use crate::keys::merged_key;
 use crate::loads::cache_key;
 use crate::log::Log;
@@ -248,13 +252,17 @@ impl Inner {
         let base_offset = sources.first().map_or(0, |source| source.base_offset);
         let key = merged_key(named.partition, base_offset, self.log.next_merge_id());
         let reader = self.log.reader();
-        let keys: Vec<_> = sources.iter().filter_map(cache_key).collect();
+        let keys: Vec<_> = sources.iter().map(cache_key).collect();
+        let is_cached = |key: &Option<BlocksKey>| {
+            key.as_ref().is_none_or(|key| reader.cache.peek(key).is_some())
+        };
         let merge = Merge {
             cluster: config.cluster,
             partition: named.partition,
             topic_name: named.topic_name.clone(),
             key: key.clone(),
-            cached: keys.iter().map(|key| reader.cache.peek(key).is_some()).collect(),
+            cached: keys.iter().map(is_cached).collect(),
+            aborted: self.aborted(named.partition, sources).await?,
             sources: sources.to_vec(),
             extent_bytes_max: self.rules.extent_bytes_max,
         };
@@ -285,6 +293,30 @@ impl Inner {
             round.bytes += replacement.sources.iter().map(Extent::bytes).sum::<u64>();
         }
         Ok(())
+    }
+
+    /// The aborted transactions with records in these extents, for the object's footer.
+    async fn aborted(
+        &self,
+        partition: TopicPartition,
+        sources: &[Extent],
+    ) -> Result<Vec<kfs::AbortedTransaction>> {
+        let (Some(first), Some(last)) = (sources.first(), sources.last()) else {
+            return Ok(Vec::new());
+        };
+        if !sources.iter().any(|source| source.has_transactional) {
+            return Ok(Vec::new());
+        }
+        // All of them are known: everything here is below the last stable offset.
+        let (from, until) = (first.base_offset, last.last_offset + 1);
+        let aborted = self.metadata.aborted(partition, from, until).await?.into_iter();
+        let footer = aborted.map(|aborted| kfs::AbortedTransaction {
+            producer: aborted.producer,
+            first_offset: aborted.first_offset,
+            last_offset: aborted.last_offset,
+            last_stable_offset: aborted.last_stable_offset,
+        });
+        Ok(footer.collect())
     }
 
     /// Swaps the extents. The object is deleted where that certainly did not happen; after an

@@ -85,7 +85,7 @@ fn facts_of(batch: &AppendBatch, position: u64) -> BatchFacts {
         max_timestamp_ms: batch.max_timestamp_ms,
         timestamp_type: batch.timestamp_type,
         producer: batch.producer,
-        transactional: batch.transactional,
+        transaction: batch.transaction.clone(),
     }
 }
 

@@ -2,14 +2,14 @@
 //! length of the log.
 
 use crate::blocks::{Block, BlockCache, Blocks};
-use crate::extents::slice_from;
+use crate::extents::{made_blocks, slice_of};
 use crate::load_budget::LoadBudget;
 use crate::loads::cache_key;
 use crate::partitions::Partitions;
 use bytes::{Bytes, BytesMut};
 use floe_env::{Env, Error, ErrorKind, Result};
 use floe_metadata::Backend;
-use floe_metadata::rows::{Extent, PartitionState, Place};
+use floe_metadata::rows::{AbortedTransaction, Extent, PartitionState};
 use floe_store::ObjectStore;
 use kfs::{BatchView, TopicPartition};
 use std::sync::Arc;
@@ -50,6 +50,19 @@ pub struct Fetched {
     pub end: i64,
     /// Whole batches by offset, the first of which holds the offset asked for, if there was any.
     pub records: Vec<Bytes>,
+    /// With `committed_only`: the aborted transactions that have records among these, and maybe
+    /// others.
+    pub aborted: Vec<AbortedTransaction>,
+}
+
+/// What was read of a partition.
+#[derive(Default)]
+struct Records {
+    slices: Vec<Bytes>,
+    /// The offset behind the last batch.
+    end: i64,
+    /// Some of them may be of transactions.
+    has_transactional: bool,
 }
 
 impl Fetched {
@@ -166,18 +179,37 @@ impl Reader {
             Err(error) if error.kind() == ErrorKind::Invalid => self.records(from, end).await?,
             records => records?,
         };
+        let mut aborted = Vec::new();
+        if from.committed_only && records.has_transactional {
+            aborted = self.aborted(from, records.end).await?;
+        }
         // Extents come with newer ends than were known before, and may reach beyond those.
         let state = self.partitions.state(from.partition).unwrap_or(state);
         // The log start has moved: what was read, if anything, may begin behind the offset.
         if state.log_start_offset > from.offset {
             return Err(FetchError::OffsetOutOfRange(state));
         }
-        Ok(Fetched { state, end, records })
+        Ok(Fetched { state, end, records: records.slices, aborted })
+    }
+
+    /// The aborted transactions with records from the offset asked for until `end`.
+    async fn aborted(
+        &self,
+        from: FetchFrom,
+        end: i64,
+    ) -> Result<Vec<AbortedTransaction>, FetchError> {
+        let aborted = self.metadata.aborted(from.partition, from.offset, end).await?;
+        // What is told of aborted records goes with them: it was all there if they are still.
+        let state = self.state(from.partition).await?.ok_or(FetchError::UnknownPartition)?;
+        match state.log_start_offset <= from.offset {
+            true => Ok(aborted),
+            false => Err(FetchError::OffsetOutOfRange(state)),
+        }
     }
 
     /// Whole batches from the one that holds `from.offset`, below `end`.
-    async fn records(&self, from: FetchFrom, end: i64) -> Result<Vec<Bytes>> {
-        let mut records = Vec::new();
+    async fn records(&self, from: FetchFrom, end: i64) -> Result<Records> {
+        let mut records = Records::default();
         let (mut offset, mut room) = (from.offset, from.bytes_max);
         while offset < end {
             let extents = self.extents(from.partition, offset).await?;
@@ -187,27 +219,29 @@ impl Reader {
             self.read_ahead([FetchFrom { offset, bytes_max: room, ..from }]);
             for extent in extents {
                 // Looked at before it is loaded: nobody waits for what the answer has no room for.
-                if extent.base_offset >= end || (room == 0 && !records.is_empty()) {
+                if extent.base_offset >= end || (room == 0 && !records.slices.is_empty()) {
                     return Ok(records);
                 }
                 let blocks = match self.blocks(from.partition, &extent).await {
                     // What comes before an extent that cannot be read is served all the same.
-                    Err(_) if !records.is_empty() => return Ok(records),
+                    Err(_) if !records.slices.is_empty() => return Ok(records),
                     blocks => blocks?,
                 };
                 let behind = |block: &Block| block.last_offset < offset;
                 for block in &blocks[blocks.partition_point(behind)..] {
-                    if block.base_offset >= end || (room == 0 && !records.is_empty()) {
+                    if block.base_offset >= end || (room == 0 && !records.slices.is_empty()) {
                         return Ok(records);
                     }
-                    let Some(slice) = slice_from(block, offset, room) else { continue };
-                    if slice.len() > room && !records.is_empty() {
+                    let Some(slice) = slice_of(block, offset..end, room) else { continue };
+                    if slice.len() > room && !records.slices.is_empty() {
                         return Ok(records);
                     }
                     let whole = slice.as_ptr_range().end == block.bytes.as_ptr_range().end;
                     room = room.saturating_sub(slice.len());
-                    records.push(self.without_rest(block, slice));
+                    records.slices.push(self.without_rest(block, slice));
+                    records.has_transactional |= extent.has_transactional;
                     offset = block.last_offset + 1;
+                    records.end = offset;
                     if !whole {
                         return Ok(records);
                     }
@@ -252,12 +286,7 @@ impl Reader {
         extent: &Extent,
     ) -> Result<Blocks> {
         let Some(key) = cache_key(extent) else {
-            return match &extent.place {
-                Place::Marker { .. } => {
-                    Err(Error::bug("a transaction marker in a log without transactions"))
-                }
-                Place::Hole | Place::Range { .. } => Ok(Arc::default()),
-            };
+            return Ok(made_blocks(extent));
         };
         let loaded = self.cache.get(key, || self.load(extent)).await;
         if loaded.is_err() {

@@ -25,6 +25,7 @@ mod refs;
 mod resume;
 mod rewrite;
 mod snapshot;
+mod staged;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ pub(crate) use manifest::{SnapshotPlace, encode_list, encode_relocated};
 pub(crate) use outcome::{delete_unnamed, put};
 pub use resume::ResumeFrom;
 pub use snapshot::Ownership;
+pub use staged::{Gap, Staged, StagedFile};
 pub use table::{
     CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, RESCUED_ROWS_KEY, TABLE_NAME_PROPERTY, TAG,
     TOPIC_NAME_PROPERTY, TOPIC_PROPERTY, UNDECODABLE_ROWS_KEY,
@@ -48,11 +50,9 @@ pub use table::{
 pub(crate) use table::{is_compressed, metadata_file, read_metadata};
 
 use crate::encode::DecodeCounts;
-use crate::mapping::Mapping;
 use crate::names;
 use crate::place::TablePlace;
 use crate::pointer::{TablePointer, TablePointers};
-use crate::progress::Progress;
 use bytes::Bytes;
 use floe_env::{Env, Error, ErrorKind, Result};
 use floe_store::ObjectStore;
@@ -64,7 +64,6 @@ use manifest::{Entries, encode_manifest};
 use outcome::{Moved, until_known};
 use refs::Refs;
 use rewrite::Rewriting;
-use serde::Serialize;
 use snapshot::{Addition, Version, empty_table, next_snapshot, next_version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,49 +73,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const ATTEMPTS_MAX: usize = 5;
 /// Objects that one commit puts at the same time.
 const PUTS_PARALLEL_MAX: usize = 16;
-
-/// Offsets that can never be in the table, because the log had lost them before they were read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Gap {
-    /// The partition.
-    pub partition: usize,
-    /// The first lost offset.
-    pub from: i64,
-    /// The first offset that is there again.
-    pub until: i64,
-    /// Why.
-    pub why: String,
-}
-
-/// A data file that no commit has named yet.
-#[derive(Clone, Debug)]
-pub struct StagedFile {
-    /// Its manifest entry.
-    pub data_file: DataFile,
-    /// Its object key.
-    pub key: String,
-    /// Its bytes, until they are on the store.
-    pub bytes: Option<Bytes>,
-}
-
-/// What a commit is to bring.
-#[derive(Clone, Debug)]
-pub struct Staged {
-    /// The map that the table must have.
-    pub from: Progress,
-    /// The map that it will have.
-    pub to: Progress,
-    /// The columns that the table must have beside the ten.
-    pub from_mapping: Mapping,
-    /// Those that it will have: the same, or more.
-    pub mapping: Mapping,
-    /// Everything between the two.
-    pub files: Vec<StagedFile>,
-    /// Less this.
-    pub gaps: Vec<Gap>,
-    /// What became of the values.
-    pub counts: DecodeCounts,
-}
 
 /// How a commit ended.
 #[derive(Debug)]

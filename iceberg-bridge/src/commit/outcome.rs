@@ -1,5 +1,5 @@
-//! Calls whose answer may get lost: a put, and the move of a pointer, each made until it is known what
-//! became of it.
+//! Calls whose answer may get lost: a put, and the move of a pointer, each made until it is known
+//! what became of it.
 
 use bytes::Bytes;
 use floe_env::{Env, Error, ErrorKind, Result};

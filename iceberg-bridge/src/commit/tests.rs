@@ -4,6 +4,8 @@ use super::snapshot::{Addition, Ownership, Totals, Version, empty_table, next_ve
 use super::*;
 use crate::encode::{Encoder, EncoderConfig};
 use crate::files::data_file;
+use crate::mapping::Mapping;
+use crate::progress::Progress;
 use crate::tests::support::{Fault, World, numbered_batch};
 use floe_env::simulated::Node;
 use floe_metadata::facts::ChangeOutcome;

@@ -32,7 +32,7 @@ fn known(epoch: i16, sequences: &[(i32, i32)]) -> ProducerState {
 }
 
 fn verdict(state: &ProducerState, batch: &ProducerBatch) -> Verdict {
-    check_producer(Some(state), batch, false)
+    check_producer(Some(state), batch, None)
 }
 
 const OUT_OF_ORDER: Verdict = Verdict::Refuse(Refusal::OutOfOrderSequence);
@@ -46,7 +46,7 @@ fn each_of_five_remembered_batches_is_a_duplicate() {
         assert_eq!(verdict(&state, &again), Verdict::Duplicate(*remembered));
         // Transactional or not, open or not: a duplicate comes first.
         let open = ProducerState { transaction_start: Some(100), ..state.clone() };
-        assert_eq!(check_producer(Some(&open), &again, false), Verdict::Duplicate(*remembered));
+        assert_eq!(check_producer(Some(&open), &again, None), Verdict::Duplicate(*remembered));
     }
 }
 
@@ -97,11 +97,22 @@ fn gaps_overlaps_and_other_lengths_are_out_of_order() {
 #[test]
 fn unknown_producer_may_begin_anywhere() {
     for (epoch, first) in [(0, 0), (5, 17), (i16::MAX, i32::MAX)] {
-        for transactional in [false, true] {
-            let verdict = check_producer(None, &batch(epoch, first, first), transactional);
+        for transaction in [None, Some(&transaction(false))] {
+            let verdict = check_producer(None, &batch(epoch, first, first), transaction);
             assert_eq!(verdict, Verdict::Accept);
         }
     }
+}
+
+#[test]
+fn unknown_producer_that_joins_begins_at_sequence_0() {
+    let joins = transaction(true);
+    assert_eq!(check_producer(None, &batch(5, 0, 3), Some(&joins)), Verdict::Accept);
+    assert_eq!(check_producer(None, &batch(5, 1, 3), Some(&joins)), OUT_OF_ORDER);
+}
+
+fn transaction(joins: bool) -> TransactionBatch {
+    TransactionBatch { id: "t".into(), joins }
 }
 
 #[test]
@@ -134,10 +145,11 @@ fn outside_of_an_open_transaction_is_an_invalid_state() {
     state.transaction_start = Some(100);
     let next = batch(3, 2, 2);
     let refused = Verdict::Refuse(Refusal::InvalidTransactionState);
-    assert_eq!(check_producer(Some(&state), &next, false), refused);
-    assert_eq!(check_producer(Some(&state), &next, true), Verdict::Accept);
+    assert_eq!(check_producer(Some(&state), &next, None), refused);
+    let inside = transaction(true);
+    assert_eq!(check_producer(Some(&state), &next, Some(&inside)), Verdict::Accept);
     // Epoch and sequence are looked at before.
-    assert_eq!(check_producer(Some(&state), &batch(3, 9, 9), false), OUT_OF_ORDER);
+    assert_eq!(check_producer(Some(&state), &batch(3, 9, 9), None), OUT_OF_ORDER);
 }
 
 fn facts(position: u64, producer: Option<ProducerBatch>) -> BatchFacts {
@@ -148,7 +160,7 @@ fn facts(position: u64, producer: Option<ProducerBatch>) -> BatchFacts {
         max_timestamp_ms: position as i64,
         timestamp_type: TimestampType::CreateTime,
         producer,
-        transactional: false,
+        transaction: None,
     }
 }
 

@@ -25,7 +25,7 @@ fn segment(object: i64, extents: &[(TopicPartition, i64, i64)]) -> FreshSegment 
 }
 
 fn wanted(range: Range<i64>, limit: usize) -> Vec<Wanted> {
-    vec![Wanted { partition: ONE, range, limit }]
+    vec![Wanted { partition: ONE, range, limit, markers: Vec::new() }]
 }
 
 /// The base offsets and objects that are found in the index alone.

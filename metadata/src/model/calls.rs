@@ -2,12 +2,13 @@
 
 use super::{ModelBackend, Object, State};
 use crate::backend::Backend;
-use crate::decide::{self, CommitPartition, CommitRows, CommitWrites, NewObject};
+use crate::decide::{self, CommitPartition, CommitRows, CommitWrites, MarkerRow, NewObject};
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
-    Replacement, SegmentFacts, SegmentOutcome,
+    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
+    PartitionState, ProducerState, Replacement, SegmentFacts, SegmentOutcome,
 };
+use crate::transactions::{decode_row, put_row, transaction_key};
 use crate::validate;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,9 +27,7 @@ impl State {
         }
         for named in decide::partitions_named(segments) {
             if let Some(partition) = self.partitions.get(&named) {
-                let mut row = CommitPartition { state: partition.state, ..Default::default() };
-                row.producers.has_spilled = true;
-                rows.partitions.insert(named, row);
+                rows.partitions.insert(named, partition.to_commit());
             }
         }
         for (named, id) in rows.maybe_spilled(segments) {
@@ -37,7 +36,53 @@ impl State {
                 row.producers.put_spilled(producer.clone());
             }
         }
+        for id in rows.asks_transactions(segments) {
+            let key = transaction_key(&id);
+            if let Some(value) = self.facts.get(key.as_str()) {
+                rows.transactions.insert(id, decode_row(&key, value)?);
+            }
+        }
         Ok(rows)
+    }
+
+    /// Makes a change if its fence and checks hold; answers whether the checks did.
+    fn try_change(&mut self, change: &Change, now_ms: i64) -> Result<bool> {
+        change.fence.iter().try_for_each(|fence| self.check_fence(fence))?;
+        for check in &change.checks {
+            let value = self.facts.get(check.key.as_str());
+            if !validate::holds(check, value.map(|value| value.as_ref())) {
+                return Ok(false);
+            }
+        }
+        for change in &change.partitions {
+            if let Some((partition, _)) = validate::created_partition(change)
+                && self.partitions.contains_key(&partition)
+            {
+                return Err(validate::partition_exists(partition));
+            }
+        }
+        self.apply(change, now_ms);
+        Ok(true)
+    }
+
+    /// Writes one marker.
+    fn end(&mut self, marker: &MarkerFacts, now_ms: i64) -> MarkerOutcome {
+        let Some(partition) = self.partitions.get_mut(&marker.partition) else {
+            return MarkerOutcome::UnknownPartition;
+        };
+        let mut row = partition.to_commit();
+        if let Some(producer) = partition.producers.get(&marker.producer) {
+            row.producers.put_spilled(producer.clone());
+        }
+        let (outcome, written) = decide::decide_marker(&mut row, marker, now_ms);
+        if let Some(MarkerRow { extent, aborted }) = written {
+            partition.state = row.state;
+            let producers = row.producers.into_states().into_iter();
+            partition.producers.extend(producers.map(|state| (state.id, state)));
+            partition.extents.insert(extent.base_offset, extent);
+            partition.aborted.extend(aborted.map(|aborted| (aborted.last_offset, aborted)));
+        }
+        outcome
     }
 
     fn write_commit(&mut self, writes: &CommitWrites, now_ms: i64) -> Result<()> {
@@ -66,11 +111,24 @@ impl State {
             }
         }
         self.outcomes.extend(writes.decided().map(|(id, outcome)| (id, outcome.clone())));
+        let writes = writes.transactions.iter().map(|(id, row)| put_row(id, row)).collect();
+        self.apply(&Change { writes, ..Change::default() }, now_ms);
         Ok(())
     }
 
     fn partition(&mut self, named: &TopicPartition) -> &mut super::Partition {
         self.partitions.get_mut(named).expect("a commit writes only what it read")
+    }
+}
+
+impl super::Partition {
+    /// As a commit reads it: with the producers that have a transaction open. Others must be added.
+    fn to_commit(&self) -> CommitPartition {
+        let mut row = CommitPartition { state: self.state, ..Default::default() };
+        row.producers.has_spilled = true;
+        let open = self.producers.values().filter(|known| known.transaction_start.is_some());
+        open.for_each(|producer| row.producers.put_spilled(producer.clone()));
+        row
     }
 }
 
@@ -204,6 +262,20 @@ impl Backend for ModelBackend {
         Ok(expired)
     }
 
+    async fn end_transaction(
+        &self,
+        change: &Change,
+        markers: &[MarkerFacts],
+    ) -> Result<Option<Vec<MarkerOutcome>>> {
+        validate::check_end(change, markers)?;
+        let now_ms = self.env.now_ms();
+        let mut state = self.state.lock();
+        if !state.try_change(change, now_ms)? {
+            return Ok(None);
+        }
+        Ok(Some(markers.iter().map(|marker| state.end(marker, now_ms)).collect()))
+    }
+
     async fn aborted(
         &self,
         partition: TopicPartition,
@@ -235,6 +307,7 @@ impl Backend for ModelBackend {
             return Ok(Some(found.state));
         }
         found.state.log_start_offset = log_start;
+        found.state.last_stable_offset = found.state.last_stable_offset.max(log_start);
         found.state.version += 1;
         let extents = found.extents.values();
         let below = extents.take_while(|extent| extent.last_offset < log_start);
@@ -324,23 +397,8 @@ impl Backend for ModelBackend {
     async fn change(&self, change: &Change) -> Result<ChangeOutcome> {
         validate::check_change(change)?;
         let now_ms = self.env.now_ms();
-        let mut state = self.state.lock();
-        change.fence.iter().try_for_each(|fence| state.check_fence(fence))?;
-        for check in &change.checks {
-            let value = state.facts.get(check.key.as_str());
-            if !validate::holds(check, value.map(|value| value.as_ref())) {
-                return Ok(ChangeOutcome::Rejected);
-            }
-        }
-        for change in &change.partitions {
-            if let Some((partition, _)) = validate::created_partition(change)
-                && state.partitions.contains_key(&partition)
-            {
-                return Err(validate::partition_exists(partition));
-            }
-        }
-        state.apply(change, now_ms);
-        Ok(ChangeOutcome::Applied)
+        let is_made = self.state.lock().try_change(change, now_ms)?;
+        Ok(if is_made { ChangeOutcome::Applied } else { ChangeOutcome::Rejected })
     }
 
     async fn now_ms(&self) -> Result<i64> {

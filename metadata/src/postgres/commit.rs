@@ -4,23 +4,29 @@
 //! that fails, or a row is not remembered, it takes two: the first locks and reads, the second
 //! writes. The number of flights does not depend on the size.
 //!
+//! Where a batch begins its producer's transaction on a partition, the transactional id's row
+//! decides, and the commit takes two flights.
+//!
 //! A condition that does not hold makes its statement divide by zero, which rolls everything back.
 
 use super::commit_rows::{self, CommitColumns};
 use super::connection::{Connection, Parameters, query};
 use super::error::{PgError, PgResult};
+use super::facts::FactColumns;
 use super::outcomes::{self, IdColumns, outcomes_of};
 use super::recent::RecentRows;
 use super::{columns, facts, log, producers};
 use crate::codec;
 use crate::decide::{self, CommitPartition, CommitRows, CommitWrites};
-use crate::facts::{Expect, Fence};
+use crate::facts::{Expect, FactKey, Fence, Write};
 use crate::fresh::PartitionRow;
 use crate::rows::{SegmentFacts, SegmentOutcome};
+use crate::transactions::{TransactionRow, decode_row, put_row, transaction_key};
 use crate::validate;
 use floe_env::{Env, Error};
 use kfs::{PartitionIndex, SegmentId, TopicId, TopicPartition};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
@@ -38,7 +44,8 @@ fn is_lost_race(code: &SqlState) -> bool {
     .contains(code)
 }
 
-const LOCK_PARTITIONS: &str = "SELECT p.topic, p.partition, p.version, p.log_start_offset,
+pub(super) const LOCK_PARTITIONS: &str =
+    "SELECT p.topic, p.partition, p.version, p.log_start_offset,
         p.high_watermark, p.last_stable_offset, p.bytes, p.fresh_from, p.producers
     FROM partitions p
     WHERE (p.topic, p.partition) IN (SELECT * FROM unnest($1::uuid[], $2::int[]))
@@ -67,12 +74,13 @@ impl Committer<'_> {
         let writes = decide::decide_commit(segments, rows, now_ms);
         let columns = CommitColumns::new(&writes, &before)?;
         let absent = facts::absent_key(Some(fence));
-        let release: Parameters<'_> = &[&absent];
+        let joined = writes.transactions.iter();
+        let joined: Vec<Write> = joined.map(|(id, row)| put_row(id, row)).collect();
+        let facts = FactColumns::new(&joined, &absent);
+        let facts = facts.parameters();
         let parameters = columns.parameters();
         let mut changes = parameters.changes();
-        if !absent.is_empty() {
-            changes.push(facts::release(release));
-        }
+        changes.extend(facts.changes());
         self.sql.commit(&changes).await.map_err(|error| explain(error, &writes))?;
         self.recent.put(columns.into_written(&writes));
         Ok(writes.outcomes)
@@ -89,7 +97,9 @@ impl Committer<'_> {
         let Some((rows, now_ms)) = self.recent.take(self.env, &named)? else {
             return Ok(None);
         };
-        if !rows.maybe_spilled(segments).is_empty() {
+        let is_known =
+            rows.maybe_spilled(segments).is_empty() && rows.asks_transactions(segments).is_empty();
+        if !is_known {
             return Ok(None);
         }
         let before = versions(&rows);
@@ -132,12 +142,17 @@ impl Committer<'_> {
         let id_columns = IdColumns::new(ids.iter().copied())?;
         let held: Parameters<'_> = &[&absent];
         let fenced: Parameters<'_> = &[&fence_key];
+        let named = decide::transactions_named(segments);
+        let keys: Vec<FactKey> = named.iter().map(|id| transaction_key(id)).collect();
+        let keys: Vec<&str> = keys.iter().map(FactKey::as_str).collect();
+        let transactions: Parameters<'_> = &[&keys];
         let partitions: Parameters<'_> = &[&topics, &indexes];
         let decided: Parameters<'_> =
             &[&id_columns.brokers, &id_columns.epochs, &id_columns.counters];
         let registrations: Parameters<'_> = &[&id_columns.brokers, &id_columns.epochs];
         let mut queries = vec![
             query(facts::LOCK_FENCE, fenced),
+            query(facts::LOCK_FACTS, transactions),
             query(LOCK_PARTITIONS, partitions),
             query(outcomes::OUTCOMES, decided),
             query(outcomes::FORGOTTEN, registrations),
@@ -147,13 +162,14 @@ impl Committer<'_> {
             queries.insert(0, query(facts::HOLD_ABSENT, held));
         }
         let answers = self.sql.begin(&queries).await?;
-        let [.., fence_rows, partition_rows, decided, forgotten, now] = &answers[..] else {
+        let [.., fence_rows, facts, partition_rows, decided, forgotten, now] = &answers[..] else {
             return Err(Error::bug("PostgreSQL answered fewer queries than asked").into());
         };
         facts::check_fence(Some(fence), fence_rows)?;
         let decided = outcomes_of(decided, forgotten, &ids)?;
         let partitions = partitions_of(partition_rows)?;
-        let mut rows = CommitRows { decided, partitions };
+        let transactions = transactions_of(named, facts)?;
+        let mut rows = CommitRows { decided, partitions, transactions };
         self.read_spilled(segments, &mut rows).await?;
         let now_ms = super::now_of(now)?;
         self.recent.note_clock(self.env, now_ms);
@@ -178,7 +194,22 @@ impl Committer<'_> {
     }
 }
 
-fn partitions_of(rows: &[Row]) -> PgResult<BTreeMap<TopicPartition, CommitPartition>> {
+fn transactions_of(
+    named: BTreeSet<Arc<str>>,
+    rows: &[Row],
+) -> PgResult<BTreeMap<Arc<str>, TransactionRow>> {
+    let values = facts::facts_of(rows)?;
+    let mut transactions = BTreeMap::new();
+    for id in named {
+        let key = transaction_key(&id);
+        if let Some(value) = values.get(key.as_str()) {
+            transactions.insert(id, decode_row(&key, value)?);
+        }
+    }
+    Ok(transactions)
+}
+
+pub(super) fn partitions_of(rows: &[Row]) -> PgResult<BTreeMap<TopicPartition, CommitPartition>> {
     let mut read = Vec::with_capacity(rows.len());
     for row in rows {
         let (partition, PartitionRow { state, .. }) = log::partition_of_row(row)?;

@@ -7,7 +7,7 @@ use super::producers::SpilledColumns;
 use super::recent::WrittenRow;
 use super::sql_limit;
 use crate::codec::{self, to_stored};
-use crate::decide::CommitWrites;
+use crate::decide::{CommitPartition, CommitWrites};
 use kfs::TopicPartition;
 use std::collections::BTreeMap;
 use tokio_postgres::types::ToSql;
@@ -64,7 +64,7 @@ impl<'a> CommitColumns<'a> {
             ids: IdColumns::new(writes.decided().map(|(id, _)| id))?,
             outcomes: writes.decided().map(|(_, one)| codec::encode_outcome(one)).collect(),
             objects: ObjectColumns::new(writes)?,
-            partitions: PartitionColumns::new(writes, before)?,
+            partitions: PartitionColumns::new(&writes.partitions, before)?,
         })
     }
 
@@ -80,17 +80,7 @@ impl<'a> CommitColumns<'a> {
                 &objects.fresh_extents,
                 &objects.packed,
             ],
-            partitions: [
-                &rows.topics,
-                &rows.indexes,
-                &rows.before,
-                &rows.versions,
-                &rows.high_watermarks,
-                &rows.stable_offsets,
-                &rows.bytes,
-                &rows.producers,
-            ],
-            spilled: (!rows.spilled.is_empty()).then(|| rows.spilled.parameters()),
+            partitions: rows.parameters(),
         }
     }
 
@@ -110,18 +100,29 @@ impl<'a> CommitColumns<'a> {
 pub(super) struct CommitParameters<'a> {
     outcomes: [Column<'a>; 4],
     objects: [Column<'a>; 5],
-    partitions: [Column<'a>; 8],
-    spilled: Option<[Column<'a>; 7]>,
+    partitions: PartitionParameters<'a>,
 }
 
 impl CommitParameters<'_> {
     /// The statements, in the order in which they take locks.
     pub(super) fn changes(&self) -> Vec<Query<'_>> {
-        let mut changes = vec![
-            query(INSERT_OUTCOMES, &self.outcomes),
-            query(UPDATE_PARTITIONS, &self.partitions),
-            query(INSERT_OBJECTS, &self.objects),
-        ];
+        let mut changes = vec![query(INSERT_OUTCOMES, &self.outcomes)];
+        changes.extend(self.partitions.changes());
+        changes.push(query(INSERT_OBJECTS, &self.objects));
+        changes
+    }
+}
+
+/// The parameters of the statements that write partitions.
+pub(super) struct PartitionParameters<'a> {
+    rows: [Column<'a>; 8],
+    spilled: Option<[Column<'a>; 7]>,
+}
+
+impl PartitionParameters<'_> {
+    /// The statements.
+    pub(super) fn changes(&self) -> Vec<Query<'_>> {
+        let mut changes = vec![query(UPDATE_PARTITIONS, &self.rows)];
         changes.extend(self.spilled.iter().map(|rows| query(SpilledColumns::UPSERT, rows)));
         changes
     }
@@ -129,7 +130,7 @@ impl CommitParameters<'_> {
 
 /// Partitions as columns.
 #[derive(Default)]
-struct PartitionColumns {
+pub(super) struct PartitionColumns {
     topics: Vec<Uuid>,
     indexes: Vec<i32>,
     before: Vec<i64>,
@@ -142,9 +143,13 @@ struct PartitionColumns {
 }
 
 impl PartitionColumns {
-    fn new(writes: &CommitWrites, before: &BTreeMap<TopicPartition, u64>) -> PgResult<Self> {
+    /// Of partitions that had these versions.
+    pub(super) fn new(
+        partitions: &[(TopicPartition, CommitPartition)],
+        before: &BTreeMap<TopicPartition, u64>,
+    ) -> PgResult<Self> {
         let mut columns = Self::default();
-        for (partition, row) in &writes.partitions {
+        for (partition, row) in partitions {
             columns.topics.push(partition.topic.0);
             columns.indexes.push(partition.partition.0);
             columns.before.push(to_stored(before.get(partition).copied().unwrap_or_default())?);
@@ -158,6 +163,22 @@ impl PartitionColumns {
             }
         }
         Ok(columns)
+    }
+
+    pub(super) fn parameters(&self) -> PartitionParameters<'_> {
+        PartitionParameters {
+            rows: [
+                &self.topics,
+                &self.indexes,
+                &self.before,
+                &self.versions,
+                &self.high_watermarks,
+                &self.stable_offsets,
+                &self.bytes,
+                &self.producers,
+            ],
+            spilled: (!self.spilled.is_empty()).then(|| self.spilled.parameters()),
+        }
     }
 }
 

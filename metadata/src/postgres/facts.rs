@@ -13,10 +13,14 @@ use bytes::Bytes;
 use kfs::TopicPartition;
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 /// Parameter: the fence's key, or none.
 pub(super) const LOCK_FENCE: &str = "SELECT value FROM facts WHERE key = ANY ($1) FOR SHARE";
 pub(super) const LOCK_FENCE_ALONE: &str = "SELECT value FROM facts WHERE key = ANY ($1) FOR UPDATE";
+/// Locks facts in the order of their keys.
+pub(super) const LOCK_FACTS: &str =
+    "SELECT key, value FROM facts WHERE key = ANY ($1) ORDER BY key FOR UPDATE";
 /// Locks a fact that must have this value, or divides by zero; and the server's clock.
 pub(super) const HOLD_FENCE: &str = "SELECT
         1 / (SELECT count(*) FROM (
@@ -88,6 +92,43 @@ pub(super) async fn scan(
     facts.collect()
 }
 
+/// The keys whose absence a change needs, in order.
+pub(super) fn absent_keys(change: &Change) -> Vec<&str> {
+    let fence = change.fence.as_ref().map(|fence| &fence.0);
+    let absent = fence.into_iter().chain(&change.checks);
+    let absent = absent.filter(|check| check.expect == Expect::Absent);
+    let mut absent: Vec<&str> = absent.map(|check| check.key.as_str()).collect();
+    absent.sort_unstable();
+    absent.dedup();
+    absent
+}
+
+/// The keys that a change checks or writes.
+pub(super) fn named_keys(change: &Change) -> Vec<&str> {
+    let checked = change.checks.iter().map(|check| check.key.as_str());
+    let written = change.writes.iter().map(|write| validate::write_key(write).as_str());
+    checked.chain(written).collect()
+}
+
+/// The facts of rows (key, value); those that only hold a place are absent.
+pub(super) fn facts_of(rows: &[Row]) -> PgResult<BTreeMap<String, Vec<u8>>> {
+    let mut facts = BTreeMap::new();
+    for row in rows {
+        if let Some(value) = row.try_get::<_, Option<Vec<u8>>>(1)? {
+            facts.insert(row.try_get(0)?, value);
+        }
+    }
+    Ok(facts)
+}
+
+/// Whether every check of a change holds of the facts that it names.
+pub(super) fn all_hold(change: &Change, facts: &BTreeMap<String, Vec<u8>>) -> bool {
+    change.checks.iter().all(|check| {
+        let value = facts.get(check.key.as_str());
+        validate::holds(check, value.map(Vec::as_slice))
+    })
+}
+
 /// What a change needs to know: the locked facts, and which partitions to create are there.
 struct Locked {
     facts: BTreeMap<String, Vec<u8>>,
@@ -99,26 +140,18 @@ struct Locked {
 
 pub(super) async fn change(fresh: FreshExtents<'_>, change: &Change) -> PgResult<ChangeOutcome> {
     let connection = fresh.sql;
-    let fence = change.fence.as_ref().map(|fence| &fence.0);
-    let absent = fence.into_iter().chain(&change.checks);
-    let absent = absent.filter(|check| check.expect == Expect::Absent);
-    let mut absent: Vec<&str> = absent.map(|check| check.key.as_str()).collect();
-    absent.sort_unstable();
-    absent.dedup();
+    let absent = absent_keys(change);
     let (created, dropped) = log::partition_changes(change);
     let locked = lock(connection, change, &absent, &created.partitions, &dropped).await?;
-    let holds = |check: &crate::facts::Check| {
-        let value = locked.facts.get(check.key.as_str());
-        validate::holds(check, value.map(Vec::as_slice))
-    };
-    if !change.checks.iter().all(holds) {
+    if !all_hold(change, &locked.facts) {
         connection.roll_back().await?;
         return Ok(ChangeOutcome::Rejected);
     }
     if let Some(partition) = locked.existing.first() {
         return Err(validate::partition_exists(*partition).into());
     }
-    let gone = fresh.find_all_locked(locked.fresh).await?;
+    let wanted = fresh.with_markers(locked.fresh).await?;
+    let gone = fresh.find_all_locked(wanted).await?;
     let released = ReleasedColumns::gone(gone.iter().flatten());
     let partitions = Partitions { created, dropped, released, now_ms: locked.now_ms };
     write(connection, change, &absent, &partitions).await?;
@@ -132,9 +165,7 @@ async fn lock(
     created: &[TopicPartition],
     dropped: &[TopicPartition],
 ) -> PgResult<Locked> {
-    let checked = change.checks.iter().map(|check| check.key.as_str());
-    let written = change.writes.iter().map(|write| validate::write_key(write).as_str());
-    let named: Vec<&str> = checked.chain(written).collect();
+    let named = named_keys(change);
     let (create_topics, create_indexes) = columns(created);
     let (drop_topics, drop_indexes) = columns(dropped);
     let fence = change.fence.as_ref();
@@ -148,26 +179,19 @@ async fn lock(
         .begin(&[
             query(HOLD_ABSENT, absent),
             query(LOCK_FENCE, fenced),
-            query(
-                "SELECT key, value FROM facts WHERE key = ANY ($1) ORDER BY key FOR UPDATE",
-                facts,
-            ),
+            query(LOCK_FACTS, facts),
             query(log::LOCK_PARTITIONS, drops),
             query(log::PARTITIONS, creates),
             query(super::NOW, &[]),
         ])
         .await?;
     check_fence(fence, &answers[1])?;
-    let mut facts = BTreeMap::new();
-    for row in &answers[2] {
-        if let Some(value) = row.try_get::<_, Option<Vec<u8>>>(1)? {
-            facts.insert(row.try_get(0)?, value);
-        }
-    }
+    let facts = facts_of(&answers[2])?;
     let mut fresh = Vec::new();
     for row in &answers[3] {
         let (partition, row) = log::partition_of_row(row)?;
-        fresh.push(Wanted { partition, range: row.fresh_range(), limit: usize::MAX });
+        let (range, limit, markers) = (row.fresh_range(), usize::MAX, Vec::new());
+        fresh.push(Wanted { partition, range, limit, markers });
     }
     let existing = answers[4].iter().map(|row| Ok(log::partition_of_row(row)?.0));
     let existing: PgResult<Vec<TopicPartition>> = existing.collect();
@@ -190,37 +214,15 @@ async fn write(
     partitions: &Partitions,
 ) -> PgResult<()> {
     let Partitions { created, dropped, released, now_ms } = partitions;
-    let mut puts: BTreeMap<&str, &[u8]> = BTreeMap::new();
-    let mut deletes: Vec<&str> = Vec::new();
-    for write in &change.writes {
-        match write {
-            Write::Put(key, value) => {
-                puts.insert(key.as_str(), value);
-            }
-            Write::Delete(key) => deletes.push(key.as_str()),
-        }
-    }
-    let keys: Vec<&str> = puts.keys().copied().collect();
-    let values: Vec<&[u8]> = puts.values().copied().collect();
+    let facts = FactColumns::new(&change.writes, absent);
+    let facts = facts.parameters();
     let (create_topics, create_indexes) = columns(&created.partitions);
     let (drop_topics, drop_indexes) = columns(dropped);
-    let put: Parameters<'_> = &[&keys, &values];
-    let delete: Parameters<'_> = &[&deletes];
-    let release_keys: Parameters<'_> = &[&absent];
     let create: Parameters<'_> = &[&create_topics, &create_indexes, &created.offsets];
     let drop: Parameters<'_> = &[&drop_topics, &drop_indexes];
     let unnamed: Parameters<'_> = &[&drop_topics, &drop_indexes, now_ms];
     let released = released.parameters(now_ms);
-    let mut changes = Vec::new();
-    if !keys.is_empty() {
-        changes.push(query(PUT, put));
-    }
-    if !deletes.is_empty() {
-        changes.push(query("DELETE FROM facts WHERE key = ANY ($1)", delete));
-    }
-    if !absent.is_empty() {
-        changes.push(release(release_keys));
-    }
+    let mut changes = facts.changes();
     if !dropped.is_empty() {
         changes.extend(fresh::release(&released));
         changes.push(query(log::DROP_EXTENTS, unnamed));
@@ -232,6 +234,58 @@ async fn write(
     connection.commit(&changes).await
 }
 
+/// Writes of facts, and places that are let go, as columns.
+pub(super) struct FactColumns<'a> {
+    keys: Vec<&'a str>,
+    values: Vec<&'a [u8]>,
+    deletes: Vec<&'a str>,
+    absent: &'a [&'a str],
+}
+
+impl<'a> FactColumns<'a> {
+    pub(super) fn new(writes: &'a [Write], absent: &'a [&'a str]) -> Self {
+        let mut puts: BTreeMap<&str, &[u8]> = BTreeMap::new();
+        let mut deletes: Vec<&str> = Vec::new();
+        for write in writes {
+            match write {
+                Write::Put(key, value) => {
+                    puts.insert(key.as_str(), value);
+                }
+                Write::Delete(key) => deletes.push(key.as_str()),
+            }
+        }
+        let (keys, values) = puts.into_iter().unzip();
+        Self { keys, values, deletes, absent }
+    }
+
+    pub(super) fn parameters(&self) -> FactParameters<'_> {
+        FactParameters {
+            put: (!self.keys.is_empty()).then_some([&self.keys, &self.values]),
+            delete: (!self.deletes.is_empty()).then_some([&self.deletes]),
+            release: (!self.absent.is_empty()).then_some([&self.absent]),
+        }
+    }
+}
+
+/// The parameters of the statements that write facts.
+pub(super) struct FactParameters<'a> {
+    put: Option<[&'a (dyn ToSql + Sync); 2]>,
+    delete: Option<[&'a (dyn ToSql + Sync); 1]>,
+    release: Option<[&'a (dyn ToSql + Sync); 1]>,
+}
+
+impl FactParameters<'_> {
+    /// The statements.
+    pub(super) fn changes(&self) -> Vec<Query<'_>> {
+        let mut changes = Vec::new();
+        changes.extend(self.put.iter().map(|put| query(PUT, put)));
+        changes.extend(self.delete.iter().map(|keys| query(DELETE, keys)));
+        changes.extend(self.release.iter().map(|keys| release(keys)));
+        changes
+    }
+}
+
+const DELETE: &str = "DELETE FROM facts WHERE key = ANY ($1)";
 const PUT: &str = "INSERT INTO facts (key, value)
     SELECT key, value FROM unnest($1::text[], $2::bytea[]) AS put (key, value) ORDER BY key
     ON CONFLICT (key) DO UPDATE SET value = excluded.value";

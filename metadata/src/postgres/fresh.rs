@@ -10,8 +10,9 @@ use crate::fresh::{FreshIndex, FreshSegment, Placed, Released, Search, Wanted, r
 use crate::rows::FreshBounds;
 use crate::validate::UNPACKED_PARTITIONS_MAX;
 use floe_env::{Env, Error, Result};
-use kfs::TopicPartition;
+use kfs::{PartitionIndex, TopicId, TopicPartition};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use tokio_postgres::Row;
 
@@ -39,6 +40,13 @@ const BEGIN_FROM: &str = "UPDATE partitions SET fresh_from = new.fresh_from
     FROM unnest($1::uuid[], $2::int[], $3::bigint[]) AS new (topic, partition, fresh_from)
     WHERE partitions.topic = new.topic AND partitions.partition = new.partition";
 
+/// The extents with rows at or behind where fresh ones begin: markers.
+const MARKERS: &str = "SELECT e.topic, e.partition, e.base_offset
+    FROM partitions p JOIN extents e ON e.topic = p.topic AND e.partition = p.partition
+        AND e.base_offset >= p.fresh_from
+    WHERE (p.topic, p.partition) IN (SELECT * FROM unnest($1::uuid[], $2::int[]))
+    ORDER BY e.topic, e.partition, e.base_offset";
+
 /// Finds fresh extents.
 #[derive(Clone, Copy)]
 pub(super) struct FreshExtents<'a> {
@@ -57,6 +65,28 @@ impl FreshExtents<'_> {
             self.show_all_but(&known, &mut search).await?;
         }
         Ok(search.is_complete().then(|| search.into_found()))
+    }
+
+    /// Reads which markers stand between the extents that are wanted; of nothing, nothing is left.
+    pub(super) async fn with_markers(&self, mut wanted: Vec<Wanted>) -> PgResult<Vec<Wanted>> {
+        wanted.retain(|one| !one.range.is_empty());
+        let partitions: Vec<TopicPartition> = wanted.iter().map(|one| one.partition).collect();
+        if partitions.is_empty() {
+            return Ok(wanted);
+        }
+        let rows = self.sql.query(MARKERS, &named(&partitions).parameters()).await?;
+        let mut markers: BTreeMap<TopicPartition, Vec<i64>> = BTreeMap::new();
+        for row in &rows {
+            let partition = TopicPartition {
+                topic: TopicId(row.try_get::<_, uuid::Uuid>(0)?),
+                partition: PartitionIndex(row.try_get(1)?),
+            };
+            markers.entry(partition).or_default().push(row.try_get(2)?);
+        }
+        for one in &mut wanted {
+            one.markers = markers.remove(&one.partition).unwrap_or_default();
+        }
+        Ok(wanted)
     }
 
     /// The same, with a look at all packed rows whatever the index knows of.
@@ -96,9 +126,15 @@ impl FreshExtents<'_> {
         }
     }
 
-    /// The same of one partition.
-    pub(super) async fn find_locked(&self, wanted: Wanted) -> PgResult<Vec<Placed>> {
-        Ok(self.find_all_locked(vec![wanted]).await?.pop().unwrap_or_default())
+    /// All fresh extents of a range of one partition that is locked.
+    pub(super) async fn find_locked(
+        &self,
+        partition: TopicPartition,
+        range: Range<i64>,
+    ) -> PgResult<Vec<Placed>> {
+        let wanted = Wanted { partition, range, limit: usize::MAX, markers: Vec::new() };
+        let wanted = self.with_markers(vec![wanted]).await?;
+        Ok(self.find_all_locked(wanted).await?.pop().unwrap_or_default())
     }
 
     async fn remember(&self, rows: &[Row]) -> PgResult<Vec<FreshSegment>> {
@@ -200,7 +236,7 @@ pub(super) async fn unpack_oldest(fresh: FreshExtents<'_>, kept: FreshBounds) ->
         .begin(&[query(log::LOCK_PARTITIONS, &parameters), query(super::NOW, &[])])
         .await?;
     let now_ms = super::now_of(&answers[1])?;
-    let wanted = self::live(&answers[0], &ends)?;
+    let wanted = fresh.with_markers(self::live(&answers[0], &ends)?).await?;
     let found = fresh.find_all_locked(wanted.clone()).await?;
     let mut inserted = ExtentColumns::default();
     for (wanted, extents) in wanted.iter().zip(&found) {
@@ -229,7 +265,7 @@ fn live(rows: &[Row], ends: &BTreeMap<TopicPartition, i64>) -> PgResult<Vec<Want
         let end = ends.get(&partition).copied().unwrap_or(0);
         let range = row.fresh_range().start..end;
         if !range.is_empty() {
-            wanted.push(Wanted { partition, range, limit: usize::MAX });
+            wanted.push(Wanted { partition, range, limit: usize::MAX, markers: Vec::new() });
         }
     }
     Ok(wanted)

@@ -7,12 +7,11 @@ use super::fresh::{self, FreshExtents, ReleasedColumns};
 use super::{facts, sql_limit};
 use crate::codec::{self, stored_unsigned, to_stored};
 use crate::facts::{Change, Fence, PartitionChange};
-use crate::fresh::{PartitionRow, Placed, Wanted, first_at_time, newest};
+use crate::fresh::{PartitionRow, Placed, Wanted, first_at_time, first_of, newest, page_of};
 use crate::rows::{AbortedTransaction, Extent, ExtentPage, PartitionState, Place};
 use crate::validate;
 use floe_env::Error;
 use kfs::{PartitionIndex, ProducerId, TopicId, TopicPartition};
-use std::ops::Range;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -91,6 +90,7 @@ const DROP_EXTENTS_BELOW: &str = "WITH gone AS (
         FROM counted WHERE objects.id = counted.object
     )
     UPDATE partitions SET log_start_offset = $3, version = version + 1,
+        last_stable_offset = greatest(last_stable_offset, $3),
         bytes = bytes - $5 - (SELECT coalesce(sum(bytes), 0) FROM counted)
     WHERE topic = $1 AND partition = $2";
 const DROP_ABORTED_BELOW: &str =
@@ -196,13 +196,23 @@ pub(super) async fn partition_states(
     states.collect()
 }
 
-/// Takes a page of a partition's extents with rows, and the fresh ones that `wanted` says then. If
+/// Which fresh extents complete a page of those with rows.
+enum Missing {
+    /// These, among markers that are on the page.
+    Behind(Wanted),
+    /// All of the partition.
+    All,
+    /// None.
+    Nothing,
+}
+
+/// Takes a page of a partition's extents with rows, and the fresh ones that `missing` says then. If
 /// some of these are packed no longer, it starts over: they have rows by now.
 async fn read(
     fresh: FreshExtents<'_>,
     sql: &'static str,
     parameters: Parameters<'_>,
-    wanted: impl Fn(&PartitionRow, &[Extent]) -> (Range<i64>, usize),
+    missing: impl Fn(&PartitionRow, &[Extent]) -> Missing,
 ) -> PgResult<Option<(PartitionRow, Vec<Extent>, Vec<Placed>)>> {
     for attempt in 0..READ_ATTEMPTS_MAX {
         let rows = fresh.sql.query(sql, parameters).await?;
@@ -210,8 +220,14 @@ async fn read(
             return Ok(None);
         };
         let (partition, _) = partition_of_row(&rows[0])?;
-        let (range, limit) = wanted(&row, &extents);
-        let wanted = vec![Wanted { partition, range, limit }];
+        let wanted = match missing(&row, &extents) {
+            Missing::Behind(wanted) => vec![wanted],
+            Missing::All => {
+                let (range, limit, markers) = (row.fresh_range(), usize::MAX, Vec::new());
+                fresh.with_markers(vec![Wanted { partition, range, limit, markers }]).await?
+            }
+            Missing::Nothing => Vec::new(),
+        };
         let found = match attempt {
             0 => fresh.find_all(wanted).await?,
             // There may be more packed rows than the index holds.
@@ -241,13 +257,12 @@ pub(super) async fn extents(
     );
     let most = sql_limit(limit);
     let parameters: Parameters<'_> = &[&partition.topic.0, &partition.partition.0, &offset, &most];
-    let wanted = |row: &PartitionRow, extents: &[Extent]| {
-        let range = row.fresh_range();
-        (range.start.max(offset)..range.end, limit - extents.len())
+    let missing = |row: &PartitionRow, rows: &[Extent]| {
+        Missing::Behind(Wanted::behind(partition, row, rows, (offset, limit)))
     };
-    let read = read(fresh, sql, parameters, wanted).await?;
-    Ok(read.map(|(row, mut extents, found)| {
-        extents.extend(found.iter().map(Placed::to_extent));
+    let read = read(fresh, sql, parameters, missing).await?;
+    Ok(read.map(|(row, rows, found)| {
+        let extents = page_of(rows, &found, limit);
         ExtentPage { state: row.state, extents }
     }))
 }
@@ -259,12 +274,13 @@ pub(super) async fn extent_by_time(
 ) -> PgResult<Option<(PartitionState, Option<Extent>)>> {
     let sql = select_extents!("AND x.max_timestamp_ms >= $3 ORDER BY x.base_offset LIMIT 1");
     let parameters: Parameters<'_> = &[&partition.topic.0, &partition.partition.0, &timestamp_ms];
-    let wanted = |row: &PartitionRow, extents: &[Extent]| {
-        (row.fresh_range(), if extents.is_empty() { usize::MAX } else { 0 })
+    let missing = |row: &PartitionRow, rows: &[Extent]| {
+        let is_before = |extent: &Extent| extent.base_offset < row.fresh_from;
+        if rows.first().is_some_and(is_before) { Missing::Nothing } else { Missing::All }
     };
-    let read = read(fresh, sql, parameters, wanted).await?;
-    Ok(read.map(|(row, mut extents, found)| {
-        let extent = extents.pop().or_else(|| first_at_time(&found, timestamp_ms));
+    let read = read(fresh, sql, parameters, missing).await?;
+    Ok(read.map(|(row, mut rows, found)| {
+        let extent = first_of(rows.pop(), first_at_time(&found, timestamp_ms));
         (row.state, extent)
     }))
 }
@@ -275,8 +291,7 @@ pub(super) async fn extent_of_max_timestamp(
 ) -> PgResult<Option<(PartitionState, Option<Extent>)>> {
     let sql = select_extents!("ORDER BY x.max_timestamp_ms DESC, x.base_offset LIMIT 1");
     let parameters: Parameters<'_> = &[&partition.topic.0, &partition.partition.0];
-    let wanted = |row: &PartitionRow, _: &[Extent]| (row.fresh_range(), usize::MAX);
-    let read = read(fresh, sql, parameters, wanted).await?;
+    let read = read(fresh, sql, parameters, |_, _| Missing::All).await?;
     Ok(read.map(|(row, mut extents, found)| (row.state, newest(extents.pop(), &found))))
 }
 
@@ -286,10 +301,16 @@ pub(super) async fn aborted(
     from: i64,
     until: i64,
 ) -> PgResult<Vec<AbortedTransaction>> {
+    // Behind one that left everything before `until` stable, none can begin before it.
     let rows = connection
         .query(
             "SELECT producer, first_offset, last_offset, last_stable_offset FROM aborted
              WHERE topic = $1 AND partition = $2 AND last_offset >= $3 AND first_offset < $4
+                 AND last_offset <= coalesce((
+                     SELECT last_offset FROM aborted
+                     WHERE topic = $1 AND partition = $2 AND last_offset >= $3
+                         AND last_stable_offset >= $4
+                     ORDER BY last_offset LIMIT 1), 9223372036854775807)
              ORDER BY last_offset",
             &[&partition.topic.0, &partition.partition.0, &from, &until],
         )
@@ -333,7 +354,7 @@ pub(super) async fn advance_log_start(
         return Ok(before.map(|row| row.state));
     };
     let range = row.fresh_range().start..log_start;
-    let mut gone = fresh.find_locked(Wanted { partition, range, limit: usize::MAX }).await?;
+    let mut gone = fresh.find_locked(partition, range).await?;
     gone.retain(|one| one.extent.last_offset < log_start);
     let gone_bytes = to_stored(gone.iter().map(|one| one.extent.length).sum())?;
     let released = ReleasedColumns::gone(&gone);

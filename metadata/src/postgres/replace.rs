@@ -7,7 +7,7 @@ use super::log::{self, ExtentColumns};
 use super::{facts, sql_limit};
 use crate::codec::to_stored;
 use crate::facts::{ChangeOutcome, Fence};
-use crate::fresh::{PartitionRow, Placed, Wanted};
+use crate::fresh::{PartitionRow, Placed, Wanted, page_of};
 use crate::rows::{Extent, Place, Replacement};
 use crate::validate;
 use floe_env::Error;
@@ -50,10 +50,9 @@ pub(super) async fn replace(
         connection.roll_back().await?;
         return Ok(ChangeOutcome::Rejected);
     };
-    let range = row.fresh_range();
-    let range = range.start.max(first)..range.end;
-    let wanted = Wanted { partition, range, limit: count - found.len() };
-    found.extend(fresh.find_locked(wanted).await?.iter().map(Placed::to_extent));
+    let wanted = Wanted::behind(partition, &row, &found, (first, count));
+    let fresh_ones = fresh.find_all_locked(vec![wanted]).await?.pop().unwrap_or_default();
+    found = page_of(found, &fresh_ones, count);
     if &found != sources {
         connection.roll_back().await?;
         return Ok(ChangeOutcome::Rejected);
@@ -78,7 +77,7 @@ async fn fresh_part(
         return Ok(FreshPart::default());
     }
     let partition = replacement.partition;
-    let mut before = fresh.find_locked(Wanted { partition, range, limit: usize::MAX }).await?;
+    let mut before = fresh.find_locked(partition, range).await?;
     let start = replacement.sources.first().map_or(0, |first| first.base_offset);
     let taken = before.split_off(before.partition_point(|one| one.extent.base_offset < start));
     Ok(FreshPart { before, taken })

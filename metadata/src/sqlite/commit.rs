@@ -5,8 +5,9 @@ use super::error::SqlResult;
 use super::{facts, log, objects, producers};
 use crate::codec;
 use crate::decide::{self, CommitPartition, CommitRows, CommitWrites, NewObject};
-use crate::facts::Fence;
+use crate::facts::{Fence, Write};
 use crate::rows::{SegmentFacts, SegmentOutcome};
+use crate::transactions::{decode_row, put_row, transaction_key};
 use crate::validate;
 use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
 use rusqlite::{Connection, Statement};
@@ -33,10 +34,7 @@ fn read_rows(sql: &Connection, segments: &[SegmentFacts]) -> SqlResult<CommitRow
             rows.decided.insert(segment.id, outcome);
         }
     }
-    let mut statement = sql.prepare_cached(
-        "SELECT version, log_start_offset, high_watermark, last_stable_offset, bytes, producers
-         FROM partitions WHERE topic = ?1 AND partition = ?2",
-    )?;
+    let mut statement = sql.prepare_cached(READ_PARTITION)?;
     let mut partitions = Vec::new();
     for partition in decide::partitions_named(segments) {
         if let Some(row) = read_partition(&mut statement, partition)? {
@@ -49,10 +47,21 @@ fn read_rows(sql: &Connection, segments: &[SegmentFacts]) -> SqlResult<CommitRow
             producers::add_spilled(sql, partition, id, &mut row.producers)?;
         }
     }
+    for id in rows.asks_transactions(segments) {
+        let key = transaction_key(&id);
+        if let Some(value) = facts::value(sql, &key)? {
+            rows.transactions.insert(id, decode_row(&key, &value)?);
+        }
+    }
     Ok(rows)
 }
 
-fn read_partition(
+/// What [`read_partition`] takes.
+pub(crate) const READ_PARTITION: &str =
+    "SELECT version, log_start_offset, high_watermark, last_stable_offset, bytes, producers
+     FROM partitions WHERE topic = ?1 AND partition = ?2";
+
+pub(crate) fn read_partition(
     statement: &mut Statement<'_>,
     partition: TopicPartition,
 ) -> SqlResult<Option<CommitPartition>> {
@@ -66,7 +75,7 @@ fn read_partition(
     Ok(Some(CommitPartition { state, producers, spilled: Vec::new() }))
 }
 
-fn write_partitions(
+pub(crate) fn write_partitions(
     sql: &Connection,
     partitions: &[(TopicPartition, CommitPartition)],
 ) -> SqlResult<()> {
@@ -103,7 +112,9 @@ fn write_rows(
     for (id, outcome) in writes.decided() {
         insert_outcome(sql, id, outcome)?;
     }
-    Ok(())
+    let joined = writes.transactions.iter();
+    let joined: Vec<Write> = joined.map(|(id, row)| put_row(id, row)).collect();
+    facts::write_all(sql, &joined)
 }
 
 fn write_object(sql: &Connection, id: i64, object: &NewObject, now_ms: i64) -> SqlResult<()> {

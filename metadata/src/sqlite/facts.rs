@@ -8,7 +8,7 @@ use crate::validate;
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension};
 
-fn value(sql: &Connection, key: &FactKey) -> rusqlite::Result<Option<Vec<u8>>> {
+pub(crate) fn value(sql: &Connection, key: &FactKey) -> rusqlite::Result<Option<Vec<u8>>> {
     let mut statement = sql.prepare_cached("SELECT value FROM facts WHERE key = ?1")?;
     statement.query_row([key.as_str()], |row| row.get(0)).optional()
 }
@@ -46,6 +46,25 @@ pub(crate) fn scan(
     Ok(facts)
 }
 
+/// Makes writes.
+pub(crate) fn write_all<'a>(
+    sql: &Connection,
+    writes: impl IntoIterator<Item = &'a Write>,
+) -> SqlResult<()> {
+    let mut put = sql.prepare_cached(
+        "INSERT INTO facts (key, value) VALUES (?1, ?2)
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+    )?;
+    let mut delete = sql.prepare_cached("DELETE FROM facts WHERE key = ?1")?;
+    for write in writes {
+        match write {
+            Write::Put(key, value) => put.execute((key.as_str(), value.as_ref()))?,
+            Write::Delete(key) => delete.execute([key.as_str()])?,
+        };
+    }
+    Ok(())
+}
+
 pub(crate) fn change(
     fresh: FreshExtents<'_>,
     change: &Change,
@@ -58,17 +77,7 @@ pub(crate) fn change(
             return Ok(ChangeOutcome::Rejected);
         }
     }
-    let mut put = sql.prepare_cached(
-        "INSERT INTO facts (key, value) VALUES (?1, ?2)
-         ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-    )?;
-    let mut delete = sql.prepare_cached("DELETE FROM facts WHERE key = ?1")?;
-    for write in &change.writes {
-        match write {
-            Write::Put(key, value) => put.execute((key.as_str(), value.as_ref()))?,
-            Write::Delete(key) => delete.execute([key.as_str()])?,
-        };
-    }
+    write_all(sql, &change.writes)?;
     let mut dropped = Vec::new();
     for change in &change.partitions {
         if let Some((partition, offset)) = validate::created_partition(change) {

@@ -174,7 +174,7 @@ pub(crate) fn unpack_oldest(
         let Some(row) = log::partition_row(sql, partition)? else { continue };
         let range = row.fresh_range().start..extent.last_offset + 1;
         if !range.is_empty() {
-            wanted.push(Wanted { partition, range, limit: usize::MAX });
+            wanted.push(log::wanted_of(sql, partition, range)?);
         }
     }
     let found = fresh.find_all(wanted.clone())?;

@@ -5,12 +5,13 @@ use super::fresh::{self, FreshExtents};
 use super::{facts, objects, sql_limit};
 use crate::codec::{self, stored_unsigned, to_stored};
 use crate::facts::Fence;
-use crate::fresh::{PartitionRow, Placed, Released, Wanted};
+use crate::fresh::{PartitionRow, Placed, Released, Wanted, page_of};
 use crate::rows::{AbortedTransaction, Extent, ExtentPage, PartitionState, Place};
 use crate::validate;
 use floe_env::Error;
 use kfs::{ProducerId, TopicPartition};
 use rusqlite::{Connection, Row, params};
+use std::ops::Range;
 
 /// The columns that `extent_of_row` takes.
 macro_rules! select_extent {
@@ -128,8 +129,7 @@ pub(crate) fn drop_partitions(
     let mut wanted = Vec::with_capacity(partitions.len());
     for partition in partitions {
         if let Some(row) = partition_row(sql, *partition)? {
-            let (partition, range) = (*partition, row.fresh_range());
-            wanted.push(Wanted { partition, range, limit: usize::MAX });
+            wanted.push(wanted_of(sql, *partition, row.fresh_range())?);
         }
     }
     for extents in fresh.find_all(wanted)? {
@@ -225,15 +225,26 @@ pub(crate) fn extents_of(
     offset: i64,
     limit: usize,
 ) -> SqlResult<Vec<Extent>> {
-    let mut extents = Vec::new();
-    if offset < row.fresh_from {
-        extents = extents_with_rows(fresh.sql, partition, offset, limit)?;
-    }
-    let range = row.fresh_range();
-    let range = range.start.max(offset)..range.end;
-    let wanted = Wanted { partition, range, limit: limit - extents.len() };
-    extents.extend(fresh.find(wanted)?.iter().map(Placed::to_extent));
-    Ok(extents)
+    let rows = extents_with_rows(fresh.sql, partition, offset, limit)?;
+    let wanted = Wanted::behind(partition, row, &rows, (offset, limit));
+    Ok(page_of(rows, &fresh.find(wanted)?, limit))
+}
+
+/// All fresh extents of a range, which begins at or behind the partition's `fresh_from`.
+pub(crate) fn wanted_of(
+    sql: &Connection,
+    partition: TopicPartition,
+    range: Range<i64>,
+) -> SqlResult<Wanted> {
+    let mut statement = sql.prepare_cached(
+        "SELECT base_offset FROM extents
+         WHERE topic = ?1 AND partition = ?2 AND base_offset >= ?3 AND base_offset < ?4
+         ORDER BY base_offset",
+    )?;
+    let (topic, index) = (partition.topic.0.as_bytes(), partition.partition.0);
+    let markers = statement.query_map((topic, index, range.start, range.end), |row| row.get(0))?;
+    let markers = markers.collect::<rusqlite::Result<_>>()?;
+    Ok(Wanted { partition, range, limit: usize::MAX, markers })
 }
 
 fn extents_with_rows(
@@ -266,7 +277,7 @@ fn all_fresh(
     partition: TopicPartition,
     row: &PartitionRow,
 ) -> SqlResult<Vec<Placed>> {
-    let found = fresh.find(Wanted { partition, range: row.fresh_range(), limit: usize::MAX })?;
+    let found = fresh.find(wanted_of(fresh.sql, partition, row.fresh_range())?)?;
     fresh.forget_below(partition, row.fresh_range().start);
     Ok(found)
 }
@@ -285,11 +296,13 @@ pub(crate) fn extent_by_time(
     ))?;
     let named = (partition.topic.0.as_bytes(), partition.partition.0, timestamp_ms);
     let mut rows = statement.query(named)?;
-    if let Some(found) = rows.next()? {
-        return Ok(Some((row.state, Some(extent_of_row(found)?))));
+    let with_row = rows.next()?.map(extent_of_row).transpose()?;
+    if with_row.as_ref().is_some_and(|extent| extent.base_offset < row.fresh_from) {
+        return Ok(Some((row.state, with_row)));
     }
     let placed = all_fresh(fresh, partition, &row)?;
-    Ok(Some((row.state, crate::fresh::first_at_time(&placed, timestamp_ms))))
+    let found = crate::fresh::first_at_time(&placed, timestamp_ms);
+    Ok(Some((row.state, crate::fresh::first_of(with_row, found))))
 }
 
 pub(crate) fn extent_of_max_timestamp(
@@ -318,9 +331,15 @@ pub(crate) fn aborted(
     let mut statement = sql.prepare_cached(
         "SELECT producer, first_offset, last_offset, last_stable_offset FROM aborted
          WHERE topic = ?1 AND partition = ?2 AND last_offset >= ?3 AND first_offset < ?4
+             AND last_offset <= coalesce((
+                 SELECT last_offset FROM aborted
+                 WHERE topic = ?1 AND partition = ?2 AND last_offset >= ?3
+                     AND last_stable_offset >= ?4
+                 ORDER BY last_offset LIMIT 1), ?5)
          ORDER BY last_offset",
     )?;
-    let named = (partition.topic.0.as_bytes(), partition.partition.0, from, until);
+    // Behind one that left everything before `until` stable, none can begin before it.
+    let named = (partition.topic.0.as_bytes(), partition.partition.0, from, until, i64::MAX);
     let rows = statement.query_map(named, |row| {
         Ok(AbortedTransaction {
             producer: ProducerId(row.get(0)?),
@@ -349,7 +368,7 @@ pub(crate) fn advance_log_start(
         return Ok(Some(state));
     }
     let range = row.fresh_range().start..log_start;
-    let mut gone = fresh.find(Wanted { partition, range, limit: usize::MAX })?;
+    let mut gone = fresh.find(wanted_of(sql, partition, range)?)?;
     gone.retain(|one| one.extent.last_offset < log_start);
     fresh::drop_all(sql, &gone, now_ms)?;
     let dropped = stored_unsigned(dereference_below(sql, partition, log_start, now_ms)?)?
@@ -363,6 +382,7 @@ pub(crate) fn advance_log_start(
         sql.prepare_cached(statement)?.execute(named)?;
     }
     state.log_start_offset = log_start;
+    state.last_stable_offset = state.last_stable_offset.max(log_start);
     state.version += 1;
     let bytes = state.bytes.checked_sub(dropped);
     state.bytes =

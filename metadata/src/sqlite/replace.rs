@@ -4,7 +4,7 @@ use super::error::SqlResult;
 use super::fresh::FreshExtents;
 use super::{facts, fresh, log, objects};
 use crate::facts::{ChangeOutcome, Fence};
-use crate::fresh::{Placed, Released, Wanted, released};
+use crate::fresh::{Placed, Released, released};
 use crate::rows::{Extent, Place, Replacement};
 use crate::validate;
 use floe_env::Error;
@@ -75,7 +75,7 @@ impl Replacer<'_> {
         };
         let sources = run(&replacement.sources);
         let range = fresh_from..sources.end;
-        let found = self.fresh.find(Wanted { partition, range, limit: usize::MAX })?;
+        let found = self.fresh.find(log::wanted_of(self.fresh.sql, partition, range)?)?;
         let at = found.partition_point(|one| one.extent.base_offset < sources.start);
         let (before, taken): (&[Placed], &[Placed]) = found.split_at(at);
         fresh::unpack(self.fresh.sql, partition, before, self.now_ms)?;

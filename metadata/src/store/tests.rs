@@ -3,6 +3,7 @@
 use super::*;
 use crate::brokers::BrokerAddress;
 use crate::model::ModelBackend;
+use crate::rows::{MarkerFacts, MarkerOutcome};
 use crate::topics::{TopicChange, TopicCreation};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
@@ -72,6 +73,13 @@ impl Backend for Forgetful {
         written_before_ms: i64,
     ) -> Result<usize> {
         self.model.expire_producers(fence, partition, written_before_ms).await
+    }
+    async fn end_transaction(
+        &self,
+        change: &Change,
+        markers: &[MarkerFacts],
+    ) -> Result<Option<Vec<MarkerOutcome>>> {
+        self.model.end_transaction(change, markers).await
     }
     async fn aborted(
         &self,

@@ -222,7 +222,7 @@ pub(super) async fn wrong_input_is_refused(context: &Context) {
     let mut counter = good.clone();
     counter.id.counter = u64::MAX;
     let mut transactional = good.clone();
-    transactional.sections[0].batches[0].transactional = true;
+    transactional.sections[0].batches[0].transaction = in_transaction("t", true);
     for wrong in [twice, gap, empty, beyond, counter, transactional] {
         let both = [good.clone(), wrong];
         let error = context.store.commit_segments(&broker.fence, &both).await.unwrap_err();
@@ -264,7 +264,7 @@ pub(super) async fn producers_expire(context: &Context) {
     let (broker, partitions) = (context.broker().await, context.partitions(2).await);
     let (idle, open) = (context.producer(), context.producer());
     let mut begins = idempotent(open, 0, 0, 1);
-    begins.transactional = true;
+    begins.transaction = in_transaction(&context.transaction(open).await, true);
     for partition in &partitions {
         let batches = vec![idempotent(idle, 0, 0, 1), begins.clone()];
         context.append(&broker, *partition, batches).await;
@@ -289,7 +289,7 @@ pub(super) async fn open_transaction_holds_the_stable_offset(context: &Context) 
     let (broker, partition, id) =
         (context.broker().await, context.partition().await, context.producer());
     let mut begins = idempotent(id, 0, 0, 1);
-    begins.transactional = true;
+    begins.transaction = in_transaction(&context.transaction(id).await, true);
     let outcomes = context.append(&broker, partition, vec![plain(2), begins, plain(1)]).await;
     assert_eq!(outcomes, [accepted(0), accepted(2), accepted(3)]);
     let state = context.state(partition).await.unwrap();

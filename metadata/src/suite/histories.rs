@@ -4,9 +4,10 @@
 
 use super::*;
 use crate::model::ModelBackend;
-use crate::rows::{FreshBounds, Place, Replacement};
+use crate::rows::{ExtentPage, FreshBounds, Place, Replacement};
 use crate::suite::mixed_end;
 use crate::suite::serial_order::{Answer, Call, Record};
+use crate::transactions::{Ending, TransactionState};
 use floe_env::{ErrorKind, Lane};
 use kfs::OffsetMode;
 use parking_lot::Mutex;
@@ -18,6 +19,8 @@ const FIRST_SEQUENTIAL_CASE: u64 = 500;
 const PARTITIONS: usize = 3;
 /// More than a partition's row holds.
 const PRODUCERS: u64 = 12;
+/// Producers with a transactional id, behind the others.
+const TRANSACTIONS: u64 = 3;
 
 /// How a concurrent run goes.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +54,7 @@ pub(super) struct World {
     pub(super) broker: Registration,
     pub(super) partitions: Vec<TopicPartition>,
     producers: Vec<ProducerId>,
+    transactions: Vec<(ProducerId, String)>,
     facts: Vec<FactKey>,
 }
 
@@ -58,7 +62,17 @@ impl World {
     pub(super) async fn new(context: &Context) -> Self {
         let broker = context.register(BrokerId((context.number * 1000) as i32)).await;
         let first = (context.number * 1000) as i64;
+        let mut transactions = Vec::new();
+        // Not at the same time: a refused batch may leave its partition in the transaction, and
+        // which call did so could not be told from the answers.
+        let is_concurrent = context.number >= FIRST_CONCURRENT_CASE;
+        let count = if is_concurrent { 0 } else { TRANSACTIONS };
+        for number in PRODUCERS..PRODUCERS + count {
+            let producer = ProducerId(first + number as i64);
+            transactions.push((producer, context.transaction(producer).await));
+        }
         Self {
+            transactions,
             broker,
             partitions: context.partitions(PARTITIONS as i32).await,
             producers: (0..PRODUCERS).map(|number| ProducerId(first + number as i64)).collect(),
@@ -87,6 +101,12 @@ impl World {
     fn batch(&self, random: &mut Random) -> BatchFacts {
         let mut batch = if random.one_in(3) {
             plain(1 + random.below(3) as u32)
+        } else if !self.transactions.is_empty() && random.one_in(4) {
+            let (producer, id) = &self.transactions[random.below(TRANSACTIONS) as usize];
+            let epoch = random.below(3) as i16;
+            let mut batch = idempotent(*producer, epoch, random.below(3) as i32, 1);
+            batch.transaction = in_transaction(id, random.one_in(2));
+            batch
         } else {
             // Some write often, so that their batches follow one another.
             let most = if random.one_in(2) { 3 } else { PRODUCERS };
@@ -142,7 +162,7 @@ async fn random_call(world: &World, store: &MetadataStore, random: &mut Random) 
     let fence = &world.broker.fence;
     let partition = world.partitions[random.below(PARTITIONS as u64) as usize];
     let offset = random.below(60) as i64;
-    match random.below(15) {
+    match random.below(17) {
         0..=3 => {
             let count = 1 + random.below(3);
             // Some counters come again: replays.
@@ -170,10 +190,20 @@ async fn random_call(world: &World, store: &MetadataStore, random: &mut Random) 
             described(store.forget_outcomes(fence, id).await)
         }
         7 => described(store.advance_log_start(partition, offset).await),
-        8 => described(store.extents(partition, offset, random.below(5) as usize).await),
+        8 => {
+            let page = store.extents(partition, offset, random.below(5) as usize).await;
+            described(page.map(|page| page.map(timeless_page)))
+        }
         9 => {
             let by_time = store.extent_by_time(partition, offset).await;
-            described((by_time, store.extent_of_max_timestamp(partition).await))
+            let newest = store.extent_of_max_timestamp(partition).await.map(|found| {
+                // Which marker is the newest is the clocks' affair.
+                let extent = found.and_then(|(_, extent)| extent);
+                extent.filter(|extent| !matches!(extent.place, Place::Marker { .. }))
+            });
+            let by_time =
+                by_time.map(|found| found.map(|(state, extent)| (state, extent.map(timeless))));
+            described((by_time, newest))
         }
         10 => {
             let producers = store.producers(partition).await.map(|mut producers| {
@@ -188,7 +218,8 @@ async fn random_call(world: &World, store: &MetadataStore, random: &mut Random) 
             let kept = FreshBounds { segments: random.below(6) as usize, extents: usize::MAX };
             // How much there is to do is each store's own; what is seen afterwards is not.
             store.unpack_fresh(kept).await.unwrap();
-            described(store.extents(partition, 0, usize::MAX).await)
+            let page = store.extents(partition, 0, usize::MAX).await;
+            described(page.map(|page| page.map(timeless_page)))
         }
         13 => {
             let dead = store.dead_objects(i64::MAX, usize::MAX).await.unwrap();
@@ -200,12 +231,47 @@ async fn random_call(world: &World, store: &MetadataStore, random: &mut Random) 
             store.forget_objects(&mine).await.unwrap();
             described((store.known_objects(&mine).await, mine))
         }
+        14 => random_end(store, world, random).await,
+        15 => {
+            let until = random.below(60) as i64;
+            described(store.aborted(partition, offset, until).await)
+        }
         _ => {
             let known = store.backend().get(&world.facts).await.unwrap();
             let change = world.change(random, &known);
             described((store.backend().change(&change).await, known))
         }
     }
+}
+
+/// Ends a transaction, with or without a raised epoch.
+async fn random_end(store: &MetadataStore, world: &World, random: &mut Random) -> String {
+    let (producer, id) = &world.transactions[random.below(TRANSACTIONS) as usize];
+    let known = store.transaction(id).await.unwrap().expect("it was made");
+    let commit = random.one_in(2);
+    let raised = i16::from(random.one_in(2));
+    // Few epochs, so that batches often have the right one.
+    let epoch = ProducerEpoch((known.row.epoch.0 + raised).min(2));
+    let mut after = known.row.clone();
+    after.epoch = epoch;
+    after.state = TransactionState::CompleteCommit;
+    after.partitions.clear();
+    let ending = Ending { commit, producer: *producer, epoch };
+    let created = |_| TimestampType::CreateTime;
+    described(store.end_transaction(&known, &after, ending, created).await)
+}
+
+/// An extent without the time of its marker, which is the clock's.
+fn timeless(mut extent: Extent) -> Extent {
+    if let Place::Marker { timestamp_ms, .. } = &mut extent.place {
+        *timestamp_ms = 0;
+        extent.max_timestamp_ms = 0;
+    }
+    extent
+}
+
+fn timeless_page(page: ExtentPage) -> ExtentPage {
+    ExtentPage { extents: page.extents.into_iter().map(timeless).collect(), ..page }
 }
 
 fn described(answer: impl std::fmt::Debug) -> String {

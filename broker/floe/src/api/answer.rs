@@ -62,6 +62,17 @@ answers! {
     DeleteRecordsResponse { topics { partitions { error_code } } }
     InitProducerIdResponse { error_code }
     OffsetForLeaderEpochResponse { topics { partitions { error_code } } }
+    AddPartitionsToTxnResponse {
+        error_code
+        results_by_transaction {
+            topic_results { results_by_partition { partition_error_code } }
+        }
+        results_by_topic_v3_and_below { results_by_partition { partition_error_code } }
+    }
+    AddOffsetsToTxnResponse { error_code }
+    EndTxnResponse { error_code }
+    WriteTxnMarkersResponse { markers { topics { partitions { error_code } } } }
+    TxnOffsetCommitResponse { topics { partitions { error_code } } }
     DescribeAclsResponse { error_code }
     CreateAclsResponse { results { error_code } }
     DeleteAclsResponse { filter_results { error_code } }
@@ -78,6 +89,8 @@ answers! {
     DescribeClientQuotasResponse { error_code }
     DescribeClusterResponse { error_code }
     DescribeProducersResponse { topics { partitions { error_code } } }
+    DescribeTransactionsResponse { transaction_states { error_code } }
+    ListTransactionsResponse { error_code }
     ListConfigResourcesResponse { error_code }
     DescribeTopicPartitionsResponse { topics { error_code partitions { error_code } } }
 }

@@ -28,10 +28,12 @@ struct Feature {
     finalized: i16,
 }
 
-/// Kafka's levels as of 4.4 for what is built. `transaction.version` stays out until there are
-/// transactions.
-const FEATURES: &[Feature] =
-    &[Feature { name: "metadata.version", min: 7, max: 33, finalized: 33 }];
+/// Kafka's levels as of 4.4 for what is built. By `transaction.version` 2 clients know that writing
+/// adds a partition to a transaction, and that every end raises the epoch (KIP-890).
+const FEATURES: &[Feature] = &[
+    Feature { name: "metadata.version", min: 7, max: 33, finalized: 33 },
+    Feature { name: "transaction.version", min: 0, max: 2, finalized: 2 },
+];
 
 async fn handle(
     broker: Arc<Broker>,

@@ -20,6 +20,9 @@ use std::sync::Arc;
 
 pub(super) const API: super::Api = api!(DescribeProducers, 0..=0, handle);
 
+/// The epoch of the coordinator in every marker.
+const COORDINATOR_EPOCH: i32 = 0;
+
 async fn handle(
     broker: Arc<Broker>,
     context: RequestContext,
@@ -68,7 +71,7 @@ fn describe(producer: &Remembered) -> ProducerState {
         .with_producer_epoch(producer.epoch.0.into())
         .with_last_sequence(last.map_or(-1, |batch| batch.last_sequence))
         .with_last_timestamp(last.map_or(producer.last_written_ms, |batch| batch.max_timestamp_ms))
-        .with_coordinator_epoch(-1)
+        .with_coordinator_epoch(if last.is_none() { COORDINATOR_EPOCH } else { -1 })
         .with_current_txn_start_offset(producer.transaction_start.unwrap_or(-1))
 }
 

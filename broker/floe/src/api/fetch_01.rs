@@ -12,9 +12,12 @@ use crate::error_codes::error_code;
 use crate::fetch_sessions::{AskedPartition, SessionFetch, SessionPartition, SessionRequest, Want};
 use floe_env::HashMap;
 use floe_log::{FetchError, FetchFrom, Fetched, LEADER_EPOCH, RecordsOrigin};
-use floe_metadata::rows::PartitionState;
+use floe_metadata::rows::{AbortedTransaction, PartitionState};
 use floe_wire::ErrorCode;
-use floe_wire::fetch_response::{DivergingEpoch, FetchResponse, FetchedPartition, FetchedTopic};
+use floe_wire::fetch_response::{
+    AbortedTransaction as FetchedAborted, DivergingEpoch, FetchResponse, FetchedPartition,
+    FetchedTopic,
+};
 use floe_wire::messages::FetchRequest;
 use floe_wire::messages::fetch_request::FetchTopic;
 use kfs::{TopicId, TopicPartition};
@@ -336,9 +339,13 @@ impl Fetch {
         match fetched {
             Err(error) => self.failed(wanted, &error),
             Ok(fetched) => {
-                let fits = is_first || fetched.bytes() <= bytes_max;
-                let records = if fits { fetched.records } else { Vec::new() };
-                FetchedPartition { records, ..self.without_records(wanted.index, fetched.state) }
+                let ends = self.without_records(wanted.index, fetched.state);
+                if !is_first && fetched.bytes() > bytes_max {
+                    return ends;
+                }
+                let aborted = || fetched.aborted.into_iter().map(to_wire).collect();
+                let aborted_transactions = self.committed_only.then(aborted);
+                FetchedPartition { records: fetched.records, aborted_transactions, ..ends }
             }
         }
     }
@@ -403,6 +410,10 @@ impl Fetch {
         let response = FetchResponse { session_id, topics, ..FetchResponse::default() };
         response.encode(self.context.version, self.context.correlation_id)
     }
+}
+
+fn to_wire(aborted: AbortedTransaction) -> FetchedAborted {
+    FetchedAborted { producer_id: aborted.producer.0, first_offset: aborted.first_offset }
 }
 
 fn find(

@@ -1,8 +1,7 @@
 //! FindCoordinator: v0-6.
 //!
 //! v1 key types (0 group, 1 transaction); v4 several keys; v6 share groups (type 2). This broker
-//! coordinates every group. Transactional clients get an error that none of them retries, until
-//! there are transactions.
+//! coordinates every group, and any broker every transactional id.
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
@@ -19,8 +18,6 @@ const KEYS_SINCE: i16 = 4;
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 const SHARE: i8 = 2;
-/// What clients show of the error for transactions.
-const NO_TRANSACTIONS: &str = "transactions are not supported by this version of Floe";
 
 async fn handle(
     broker: Arc<Broker>,
@@ -28,8 +25,7 @@ async fn handle(
     request: FindCoordinatorRequest,
 ) -> Handled {
     let (code, message) = match request.key_type {
-        GROUP => (ErrorCode::None, None),
-        TRANSACTION => (ErrorCode::TransactionalIdAuthorizationFailed, Some(NO_TRANSACTIONS)),
+        GROUP | TRANSACTION => (ErrorCode::None, None),
         // There are no share groups, and versions before them do not know the type.
         SHARE => (ErrorCode::InvalidRequest, None),
         _ => (ErrorCode::InvalidRequest, Some(MALFORMED_REQUEST)),

@@ -1,6 +1,8 @@
 //! The Kafka APIs: one file each, named by key. A file says which versions it serves beside its
 //! handler, and the table here is all that ApiVersions answers from, so that it cannot lie.
 
+mod add_offsets_to_txn_25;
+mod add_partitions_to_txn_24;
 mod alter_configs_33;
 mod alter_partition_reassignments_45;
 mod answer;
@@ -21,7 +23,9 @@ mod describe_groups_15;
 mod describe_log_dirs_35;
 mod describe_producers_61;
 mod describe_topic_partitions_75;
+mod describe_transactions_65;
 mod elect_leaders_43;
+mod end_txn_26;
 mod fetch_01;
 mod find_coordinator_10;
 mod heartbeat_12;
@@ -33,6 +37,7 @@ mod list_config_resources_74;
 mod list_groups_16;
 mod list_offsets_02;
 mod list_partition_reassignments_46;
+mod list_transactions_66;
 mod metadata_03;
 mod offset_commit_08;
 mod offset_delete_47;
@@ -40,6 +45,8 @@ mod offset_fetch_09;
 mod offset_for_leader_epoch_23;
 mod produce_00;
 mod sync_group_14;
+mod txn_offset_commit_28;
+mod write_txn_markers_27;
 
 use crate::answer_memory::AnswerPermit;
 use crate::broker::Broker;
@@ -155,6 +162,11 @@ const TABLE: &[Api] = &[
     delete_records_21::API,
     init_producer_id_22::API,
     offset_for_leader_epoch_23::API,
+    add_partitions_to_txn_24::API,
+    add_offsets_to_txn_25::API,
+    end_txn_26::API,
+    write_txn_markers_27::API,
+    txn_offset_commit_28::API,
     describe_acls_29::API,
     create_acls_30::API,
     delete_acls_31::API,
@@ -171,6 +183,8 @@ const TABLE: &[Api] = &[
     describe_client_quotas_48::API,
     describe_cluster_60::API,
     describe_producers_61::API,
+    describe_transactions_65::API,
+    list_transactions_66::API,
     list_config_resources_74::API,
     describe_topic_partitions_75::API,
 ];

@@ -1,8 +1,9 @@
 //! OffsetFetch: v1-10.
 //!
-//! v2 all topics, error of the whole; v5 leader epoch; v7 require stable, which nothing is pending
-//! for until there are transactions; v8 several groups; v10 topic ids. Always answered from the
-//! metadata store, whatever the group's state: one that does not exist simply has no offsets.
+//! v2 all topics, error of the whole; v5 leader epoch; v7 require stable: a partition with an offset
+//! that waits for the end of a transaction has none; v8 several groups; v10 topic ids. Always
+//! answered from the metadata store, whatever the group's state: one that does not exist simply has
+//! no offsets.
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
@@ -11,6 +12,7 @@ use crate::groups::check_group_id;
 use crate::topics::KnownTopic;
 use floe_env::Result as FloeResult;
 use floe_metadata::groups::CommittedOffset;
+use floe_metadata::transactions::PendingOffset;
 use floe_wire::ErrorCode;
 use floe_wire::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics,
@@ -21,7 +23,7 @@ use floe_wire::messages::offset_fetch_response::{
 };
 use floe_wire::messages::{OffsetFetchRequest, OffsetFetchResponse, StrBytes, TopicName};
 use kfs::{TopicId, TopicPartition};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -55,7 +57,7 @@ async fn handle(
     let mut groups = Vec::with_capacity(request.groups.len());
     for group in request.groups {
         let answer = OffsetFetchResponseGroup::default();
-        let answer = match fetch(&broker, version, &group).await {
+        let answer = match fetch(&broker, version, &group, request.require_stable).await {
             Ok(topics) => {
                 let topics = topics.into_iter().map(|topic| {
                     let answer = OffsetFetchResponseTopics::default();
@@ -87,7 +89,7 @@ async fn single(broker: &Broker, version: i16, request: OffsetFetchRequest) -> O
     let group = OffsetFetchRequestGroup::default();
     let group = group.with_group_id(request.group_id).with_topics(topics);
     let response = OffsetFetchResponse::default();
-    let topics = match fetch(broker, version, &group).await {
+    let topics = match fetch(broker, version, &group, request.require_stable).await {
         Ok(topics) => topics,
         Err(code) if version >= ERROR_SINCE => return response.with_error_code(code.code()),
         Err(code) => {
@@ -114,16 +116,30 @@ async fn fetch(
     broker: &Broker,
     version: i16,
     group: &OffsetFetchRequestGroup,
+    must_be_stable: bool,
 ) -> Result<Vec<Fetched>, ErrorCode> {
     check_group_id(&group.group_id).map_err(group_code)?;
-    let fetched = match &group.topics {
-        Some(topics) => named(broker, version, &group.group_id, topics).await,
-        None => all(broker, &group.group_id).await,
+    let read = async {
+        // Before the offsets: an end in between makes an offset look unstable, never old.
+        let unstable = match must_be_stable {
+            true => unstable(broker, &group.group_id).await?,
+            false => BTreeSet::new(),
+        };
+        match &group.topics {
+            Some(topics) => named(broker, version, &group.group_id, topics, &unstable).await,
+            None => all(broker, &group.group_id, &unstable).await,
+        }
     };
-    fetched.map_err(|error| {
+    read.await.map_err(|error| {
         tracing::warn!(group = %*group.group_id, %error, "offsets could not be fetched");
         FAILED
     })
+}
+
+/// Partitions with an offset that waits for the end of a transaction.
+async fn unstable(broker: &Broker, group: &str) -> FloeResult<BTreeSet<TopicPartition>> {
+    let pending = broker.metadata.pending_offsets(group).await?;
+    Ok(pending.iter().map(PendingOffset::partition).collect())
 }
 
 async fn named(
@@ -131,6 +147,7 @@ async fn named(
     version: i16,
     group: &str,
     topics: &[OffsetFetchRequestTopics],
+    unstable: &BTreeSet<TopicPartition>,
 ) -> FloeResult<Vec<Fetched>> {
     let mut known: Vec<Option<Arc<KnownTopic>>> = Vec::with_capacity(topics.len());
     for topic in topics {
@@ -157,8 +174,9 @@ async fn named(
             continue;
         };
         let partitions = topic.partition_indexes.iter().map(|index| {
-            let offset = known.partition(*index).and_then(|_| found.next().flatten());
-            partition(*index, offset, ErrorCode::None)
+            let place = known.partition(*index);
+            let offset = place.and_then(|_| found.next().flatten());
+            answered(*index, offset, place.is_some_and(|place| unstable.contains(&place)))
         });
         let partitions = partitions.collect();
         fetched.push(Fetched { name: topic.name.clone(), id: topic.topic_id, partitions });
@@ -167,19 +185,36 @@ async fn named(
 }
 
 /// All offsets of a group but those of topics that are gone, which wait for their deletion.
-async fn all(broker: &Broker, group: &str) -> FloeResult<Vec<Fetched>> {
+async fn all(
+    broker: &Broker,
+    group: &str,
+    unstable: &BTreeSet<TopicPartition>,
+) -> FloeResult<Vec<Fetched>> {
     let mut topics: BTreeMap<Uuid, Fetched> = BTreeMap::new();
     for (place, offset) in broker.metadata.offsets(group).await? {
         let id = place.topic.0;
+        let answer = answered(place.partition.0, Some(offset), unstable.contains(&place));
         if let Some(topic) = topics.get_mut(&id) {
-            topic.partitions.push(partition(place.partition.0, Some(offset), ErrorCode::None));
+            topic.partitions.push(answer);
         } else if let Some(known) = broker.topic_by_id(place.topic).await? {
             let name = TopicName(StrBytes::from_string(known.topic.name.clone()));
-            let partitions = vec![partition(place.partition.0, Some(offset), ErrorCode::None)];
+            let partitions = vec![answer];
             topics.insert(id, Fetched { name, id, partitions });
         }
     }
     Ok(topics.into_values().collect())
+}
+
+/// A partition's part of the answer; what is not stable is not told.
+fn answered(
+    index: i32,
+    offset: Option<CommittedOffset>,
+    is_unstable: bool,
+) -> OffsetFetchResponsePartitions {
+    match is_unstable {
+        true => partition(index, None, ErrorCode::UnstableOffsetCommit),
+        false => partition(index, offset, ErrorCode::None),
+    }
 }
 
 fn every_partition(topic: OffsetFetchRequestTopics, code: ErrorCode) -> Fetched {

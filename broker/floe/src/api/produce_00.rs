@@ -1,8 +1,9 @@
 //! Produce: v3-13 (0-2 are advertised for old librdkafka and close the connection, as in Kafka).
 //!
-//! v7 zstd; v8 record errors; v13 topic ids instead of names. `acks` 1 and -1 are the same: the
+//! v7 zstd; v8 record errors; v11 TRANSACTION_ABORTABLE; v12 writing adds a partition to the
+//! transaction (KIP-890); v13 topic ids instead of names. `acks` 1 and -1 are the same: the
 //! answer comes when the records are durable and visible. The order of the checks is Kafka's:
-//! partition, block, acks, batch, sequence.
+//! partition, block, acks, batch, transaction, sequence. The last two are the commit's.
 
 use super::{Handled, Reply, RequestContext, api};
 use crate::broker::Broker;
@@ -11,7 +12,7 @@ use crate::topic_names;
 use crate::topics::KnownTopic;
 use bytes::{Bytes, BytesMut};
 use floe_log::{AppendBatch, AppendError, AppendResult, Ticket};
-use floe_metadata::rows::ProducerBatch;
+use floe_metadata::rows::{ProducerBatch, TransactionBatch};
 use floe_wire::ErrorCode;
 use floe_wire::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
@@ -38,8 +39,14 @@ const OLDEST_LENGTH_MIN: i32 = 14;
 const RECORD_ERRORS_MAX: usize = 4096;
 /// The first version that may carry zstd.
 const ZSTD_SINCE: i16 = 7;
+/// The first version that knows TRANSACTION_ABORTABLE.
+const ABORTABLE_SINCE: i16 = 11;
+/// The first version that adds partitions to transactions.
+const JOINS_SINCE: i16 = 12;
 /// The first version that names topics by id.
 const TOPIC_IDS_SINCE: i16 = 13;
+/// What clients show where a transaction does not have the partition.
+const NOT_IN_TRANSACTION: &str = "the partition has not been added to the transaction";
 
 /// A partition's place in the answer.
 type Place = (usize, i32);
@@ -55,7 +62,8 @@ struct Accepted {
 async fn handle(broker: Arc<Broker>, context: RequestContext, request: ProduceRequest) -> Handled {
     let mut answer = Answer::new(&request);
     let mut accepted = Accepted::default();
-    let is_transactional = request.transactional_id.is_some();
+    let transactional_id: Option<Arc<str>> =
+        request.transactional_id.as_ref().map(|id| id.as_str().into());
     // A partition that is listed twice is answered once, and its last entry counts.
     let mut entries: BTreeMap<Place, Option<Bytes>> = BTreeMap::new();
     for (at, topic) in request.topic_data.into_iter().enumerate() {
@@ -63,13 +71,21 @@ async fn handle(broker: Arc<Broker>, context: RequestContext, request: ProduceRe
             entries.insert((at, partition.index), partition.records);
         }
     }
+    if transactional_id.is_some() && has_two_producers(entries.values()) {
+        entries.keys().for_each(|place| answer.refuse(*place, two_producers()));
+        return finish(&context, request.acks, answer);
+    }
     for (place, records) in entries {
         let checked = match answer.topic(&broker, &context, place.0) {
             Err(code) => Err(Refused::code(code)),
             Ok(topic) => {
-                let (at, acks) = (place.1, request.acks);
-                let checked = check(&broker, &context, &topic, at, records, acks, is_transactional);
-                match checked {
+                let sent = Sent {
+                    index: place.1,
+                    acks: request.acks,
+                    records,
+                    transactional_id: &transactional_id,
+                };
+                match check(&broker, &context, &topic, sent) {
                     Ok((batch, append_time_ms)) => recompressed(&broker, &topic, batch)
                         .await
                         .map(|batch| (batch, append_time_ms)),
@@ -99,7 +115,7 @@ async fn handle(broker: Arc<Broker>, context: RequestContext, request: ProduceRe
         }
         Ok(ticket) => Ok(Reply::Later(Box::pin(async move {
             let outcome = outcome(&broker, ticket, timeout).await;
-            answer.take(&accepted, outcome);
+            answer.take(context.version, &accepted, outcome);
             finish(&context, request.acks, answer).unwrap_or_else(|error| {
                 tracing::error!(%error, "an answer to Produce could not be encoded");
                 Reply::Close
@@ -145,26 +161,30 @@ impl Refused {
     }
 }
 
+/// One partition's part of a request.
+struct Sent<'a> {
+    index: i32,
+    acks: i16,
+    records: Option<Bytes>,
+    transactional_id: &'a Option<Arc<str>>,
+}
+
 /// Checks one partition's records, and makes of them what is to be stored. The second value is the
 /// append time, -1 under CreateTime.
 fn check(
     broker: &Broker,
     context: &RequestContext,
     topic: &Arc<KnownTopic>,
-    index: i32,
-    records: Option<Bytes>,
-    acks: i16,
-    is_transactional: bool,
+    Sent { index, acks, records, transactional_id }: Sent<'_>,
 ) -> Result<(AppendBatch, i64), Refused> {
     let partition = topic.partition(index);
     let partition = partition.ok_or_else(|| Refused::code(ErrorCode::UnknownTopicOrPartition))?;
-    if is_transactional {
-        return Err(Refused::code(ErrorCode::TransactionalIdAuthorizationFailed));
-    }
     let records = records.ok_or_else(|| Refused::code(ErrorCode::InvalidRecord))?;
     let sent = kfs::single_batch(&records).map_err(|error| refuse_block(&records, &error))?;
     let length = sent.len();
-    if kfs::BatchHeader::parse(sent).is_ok_and(|header| header.is_transactional()) {
+    let header = kfs::BatchHeader::parse(sent).ok();
+    let is_transactional = header.as_ref().is_some_and(kfs::BatchHeader::is_transactional);
+    if is_transactional && transactional_id.is_none() {
         return Err(Refused::code(ErrorCode::TransactionalIdAuthorizationFailed));
     }
     if !(-1..=1).contains(&acks) {
@@ -175,8 +195,44 @@ fn check(
     let rules = topic.settings.rules(now_ms, context.version >= ZSTD_SINCE);
     let summary = kfs::validate_batch(&batch, &rules)
         .map_err(|error| refuse_batch(broker, partition, stated_records(&batch), error))?;
+    let transaction = match transactional_id.as_ref().filter(|_| is_transactional) {
+        Some(id) => Some(transaction_of(id.clone(), &summary.header, context.version)?),
+        None => None,
+    };
     let stored = to_store(batch, &summary, topic.settings.timestamp_type, now_ms);
-    Ok((append_batch(topic, partition, &summary, &stored), stored.append_time_ms))
+    let batch = append_batch(topic, partition, &summary, &stored);
+    Ok((AppendBatch { transaction, ..batch }, stored.append_time_ms))
+}
+
+/// The transaction of a batch that says it is of one.
+fn transaction_of(
+    id: Arc<str>,
+    header: &kfs::BatchHeader,
+    version: i16,
+) -> Result<TransactionBatch, Refused> {
+    // The transactional id has a producer id and an epoch, and never these.
+    if header.producer_id < 0 {
+        return Err(Refused::code(ErrorCode::InvalidProducerIdMapping));
+    }
+    if header.producer_epoch < 0 {
+        return Err(Refused::code(ErrorCode::InvalidProducerEpoch));
+    }
+    Ok(TransactionBatch { id, joins: version >= JOINS_SINCE })
+}
+
+/// Whether batches of a request are of more than one producer.
+fn has_two_producers<'a>(records: impl Iterator<Item = &'a Option<Bytes>>) -> bool {
+    let headers = records.filter_map(|records| kfs::BatchHeader::parse(records.as_deref()?).ok());
+    let mut producers = headers.map(|header| header.producer_id).filter(|id| *id >= 0);
+    let first = producers.next();
+    producers.any(|id| Some(id) != first)
+}
+
+fn two_producers() -> Refused {
+    Refused {
+        message: Some("a transactional request has batches of one producer only".to_owned()),
+        ..Refused::code(ErrorCode::InvalidProducerIdMapping)
+    }
 }
 
 /// The batch under the codec that its topic sets.
@@ -316,7 +372,7 @@ fn append_batch(
         max_timestamp_ms: stored.max_timestamp_ms,
         timestamp_type: stored.timestamp_type,
         producer,
-        transactional: false,
+        transaction: None,
     }
 }
 
@@ -383,7 +439,7 @@ impl Answer {
     }
 
     /// Takes the log's results in; none means that they did not come in time.
-    fn take(&mut self, accepted: &Accepted, outcome: Option<Vec<AppendResult>>) {
+    fn take(&mut self, version: i16, accepted: &Accepted, outcome: Option<Vec<AppendResult>>) {
         let results = outcome.unwrap_or_default();
         for (at, place) in accepted.places.iter().enumerate() {
             match results.get(at) {
@@ -397,14 +453,24 @@ impl Answer {
                         .with_log_start_offset(appended.log_start_offset);
                     self.push(*place, partition);
                 }
-                Some(Err(error)) => self.refuse(*place, append_refused(error)),
+                Some(Err(error)) => self.refuse(*place, append_refused(error, version)),
             }
         }
     }
 }
 
-fn append_refused(error: &AppendError) -> Refused {
+fn append_refused(error: &AppendError, version: i16) -> Refused {
     match error {
+        AppendError::Refused { refusal, .. } if refusal.is_of_transaction() => {
+            let is_older = version < ABORTABLE_SINCE;
+            match refusal_code(*refusal) {
+                ErrorCode::TransactionAbortable if is_older => Refused {
+                    message: Some(NOT_IN_TRANSACTION.to_owned()),
+                    ..Refused::code(ErrorCode::InvalidTxnState)
+                },
+                code => Refused::code(code),
+            }
+        }
         AppendError::Refused { refusal, log_start_offset } => Refused {
             log_start_offset: log_start_offset.unwrap_or(-1),
             ..Refused::code(refusal_code(*refusal))

@@ -354,6 +354,23 @@ pub const SETTINGS: &[Setting] = &[
     )
     .unit("ms"),
     Setting::new(
+        "kafka.transaction.max.timeout.ms",
+        "FLOE_KAFKA_TRANSACTION_MAX_TIMEOUT_MS",
+        Integer { min: 1, max: I32_MAX },
+        Fixed("900000"),
+        "The longest that a transactional producer may let a transaction be open: until it ends, \
+         readers of committed records wait.",
+    )
+    .unit("ms"),
+    Setting::new(
+        "kafka.transactional.id.expiration.ms",
+        "FLOE_KAFKA_TRANSACTIONAL_ID_EXPIRATION_MS",
+        Integer { min: 1, max: I32_MAX },
+        Fixed("604800000"),
+        "A transactional id that nobody uses is forgotten after so long.",
+    )
+    .unit("ms"),
+    Setting::new(
         "iceberg.enable",
         "FLOE_ICEBERG_ENABLE",
         Bool,

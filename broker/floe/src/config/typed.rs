@@ -161,6 +161,10 @@ pub struct KafkaConfig {
     pub offsets_retention: Duration,
     /// `producer.id.expiration.ms`
     pub producer_id_expiration: Duration,
+    /// `transaction.max.timeout.ms`
+    pub transaction_max_timeout: Duration,
+    /// `transactional.id.expiration.ms`
+    pub transactional_id_expiration: Duration,
 }
 
 /// Tables.
@@ -360,6 +364,8 @@ impl<'a> Reader<'a> {
             group_max_session_timeout: self.milliseconds("kafka.group.max.session.timeout.ms"),
             offsets_retention: Duration::from_secs(minutes * 60),
             producer_id_expiration: self.milliseconds("kafka.producer.id.expiration.ms"),
+            transaction_max_timeout: self.milliseconds("kafka.transaction.max.timeout.ms"),
+            transactional_id_expiration: self.milliseconds("kafka.transactional.id.expiration.ms"),
         }
     }
 

@@ -7,6 +7,7 @@ use floe_coordinator::classic::{
 };
 use floe_env::Result as FloeResult;
 use floe_metadata::groups::CommittedOffset;
+use floe_metadata::transactions::{KnownTransaction, TransactionRow};
 use kfs::TopicPartition;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -29,6 +30,8 @@ pub(super) enum Command {
         check: CommitCheck,
         /// What to store; a partition occurs once at most.
         offsets: Vec<(TopicPartition, CommittedOffset)>,
+        /// The transaction whose end they wait for.
+        transaction: Option<Box<TransactionCommit>>,
         /// Takes the answer.
         answer: oneshot::Sender<Result<(), GroupError>>,
     },
@@ -58,6 +61,14 @@ pub(super) enum Command {
         /// Takes the answer.
         answer: oneshot::Sender<FloeResult<()>>,
     },
+}
+
+/// The transaction that offsets wait for.
+pub(crate) struct TransactionCommit {
+    /// As it was read.
+    pub(crate) known: KnownTransaction,
+    /// With the group among those that take part.
+    pub(crate) row: TransactionRow,
 }
 
 /// A result per topic in the order asked, or one error for all.

@@ -13,7 +13,7 @@ use floe_coordinator::offsets::{CommittedOffset as OffsetAge, OffsetRules};
 use floe_env::{Background, Error, Result};
 use floe_metadata::groups::CommittedOffset;
 use kfs::TopicPartition;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The pause between two rounds; Kafka's `offsets.retention.check.interval.ms`.
@@ -36,6 +36,7 @@ impl ExpiryRules {
         &self,
         rules: &OffsetRules,
         offsets: &BTreeMap<TopicPartition, CommittedOffset>,
+        pending: &BTreeSet<TopicPartition>,
         now_ms: i64,
     ) -> Result<Vec<TopicPartition>> {
         if offsets.keys().any(|partition| self.topics.by_id(partition.topic).is_none()) {
@@ -46,7 +47,7 @@ impl ExpiryRules {
             let age = OffsetAge {
                 committed_at_ms: offset.commit_ms,
                 expires_at_ms: offset.expires_ms,
-                has_pending_transaction: false,
+                has_pending_transaction: pending.contains(partition),
             };
             self.topics
                 .by_id(partition.topic)

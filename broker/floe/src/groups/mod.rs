@@ -21,7 +21,7 @@ mod runner;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use command::ListFilter;
+pub(crate) use command::{ListFilter, TransactionCommit};
 
 use crate::config::KafkaConfig;
 use clock::GroupClock;
@@ -166,7 +166,22 @@ impl Groups {
         check: CommitCheck,
         offsets: Vec<(TopicPartition, CommittedOffset)>,
     ) -> Result<(), GroupError> {
-        self.ask(group, |answer| Command::Commit { check, offsets, answer })
+        self.ask(group, |answer| Command::Commit { check, offsets, transaction: None, answer })
+            .await
+            .unwrap_or(Err(UNAVAILABLE))
+    }
+
+    /// The same of offsets that wait for the end of a transaction. `CoordinatorNotAvailable` where
+    /// the transaction is not what was read any more, or the outcome is not known.
+    pub(crate) async fn commit_in_transaction(
+        &self,
+        group: &str,
+        check: CommitCheck,
+        offsets: Vec<(TopicPartition, CommittedOffset)>,
+        transaction: TransactionCommit,
+    ) -> Result<(), GroupError> {
+        let transaction = Some(Box::new(transaction));
+        self.ask(group, |answer| Command::Commit { check, offsets, transaction, answer })
             .await
             .unwrap_or(Err(UNAVAILABLE))
     }

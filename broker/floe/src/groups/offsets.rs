@@ -2,16 +2,19 @@
 //! changes under the group's runner, one after the other, so that no zombie's commit comes after
 //! its successor has begun to read.
 
-use super::command::DeletedOffsets;
+use super::command::{DeletedOffsets, TransactionCommit};
 use super::expiry::ExpiryRules;
 use super::runner::{Known, Runner};
 use super::{UNAVAILABLE, store_refusal};
 use floe_coordinator::GroupError;
 use floe_coordinator::classic::{CommitCheck, Event, Group, Response};
 use floe_coordinator::offsets::OffsetRules;
-use floe_env::{Error, Result as FloeResult};
+use floe_env::{Error, ErrorKind, Result as FloeResult};
+use floe_metadata::facts::ChangeOutcome;
 use floe_metadata::groups::CommittedOffset;
+use floe_metadata::transactions::PendingOffset;
 use kfs::TopicPartition;
+use std::collections::BTreeSet;
 
 /// Offsets that one change deletes at most.
 const OFFSETS_DELETED_TOGETHER_MAX: usize = 1000;
@@ -21,6 +24,7 @@ impl Runner {
         &mut self,
         check: CommitCheck,
         offsets: Vec<(TopicPartition, CommittedOffset)>,
+        transaction: Option<Box<TransactionCommit>>,
     ) -> Result<(), GroupError> {
         let checked = self.answered(|token| Event::CheckCommit { token, request: check }).await;
         match checked {
@@ -30,10 +34,38 @@ impl Runner {
         if offsets.is_empty() {
             return Ok(());
         }
+        if let Some(transaction) = transaction {
+            return self.commit_in_transaction(&transaction, &offsets).await;
+        }
         let metadata = &self.shared.metadata;
         let made = metadata.commit_offsets(&self.group_id, &offsets, self.checks()).await;
         let made = made.map_err(|error| self.failed(&error))?;
         self.check_made(made).inspect_err(|_| self.forget())
+    }
+
+    async fn commit_in_transaction(
+        &mut self,
+        TransactionCommit { known, row }: &TransactionCommit,
+        offsets: &[(TopicPartition, CommittedOffset)],
+    ) -> Result<(), GroupError> {
+        let metadata = &self.shared.metadata;
+        let made =
+            metadata.put_pending_offsets(known, row, &self.group_id, offsets, self.checks()).await;
+        match made {
+            Ok(ChangeOutcome::Applied) => return Ok(()),
+            Ok(ChangeOutcome::Rejected) => {}
+            Err(error) if error.kind() == ErrorKind::UnknownOutcome => {
+                return Err(GroupError::CoordinatorNotAvailable);
+            }
+            Err(error) => return Err(self.failed(&error)),
+        }
+        // The group has changed, or the transaction, or what was committed before.
+        let stored = metadata.group(&self.group_id).await.map_err(|error| self.failed(&error))?;
+        if stored == self.stored {
+            return Err(GroupError::CoordinatorNotAvailable);
+        }
+        self.forget();
+        Err(UNAVAILABLE)
     }
 
     pub(super) async fn delete_offsets(
@@ -76,12 +108,16 @@ impl Runner {
                 now_ms,
             )),
         };
-        let expired = expiry.expired(&rules, &offsets, now_ms).await?;
+        let pending = self.shared.metadata.pending_offsets(&self.group_id).await?;
+        let pending: BTreeSet<TopicPartition> =
+            pending.iter().map(PendingOffset::partition).collect();
+        let expired = expiry.expired(&rules, &offsets, &pending, now_ms).await?;
         self.remove(&expired).await?;
         if !expired.is_empty() {
             tracing::info!(group = %self.group_id, count = expired.len(), "offsets have expired");
         }
         let is_over = expired.len() == offsets.len()
+            && pending.is_empty()
             && self.stored.is_some()
             && matches!(&self.known, Known::Group(group) if group.is_empty());
         if is_over {

@@ -147,8 +147,8 @@ impl Runner {
                 self.answers.insert(token, answer);
                 self.apply(event).await;
             }
-            Command::Commit { check, offsets, answer } => {
-                let committed = self.commit(check, offsets).await;
+            Command::Commit { check, offsets, transaction, answer } => {
+                let committed = self.commit(check, offsets, transaction).await;
                 // Here and below: the client may be gone.
                 let _ = answer.send(committed);
             }

@@ -10,6 +10,7 @@ use floe_iceberg_bridge::log_reader::LogRange;
 use floe_iceberg_bridge::{LogRead, LogReader, PartitionCut};
 use floe_log::{FetchError, FetchFrom, Log};
 use floe_metadata::MetadataStore;
+use floe_metadata::rows::AbortedTransaction;
 use kfs::{BatchHeader, PartitionIndex, TopicId, TopicPartition};
 
 /// Partitions whose ends one read of the metadata store brings.
@@ -77,12 +78,12 @@ impl LogReader for BridgeLog {
         let mut next_offset = from;
         for slice in fetched.records {
             next_offset = next_offset.max(end_of(&slice)?);
-            batches.push(slice);
+            push_committed(&mut batches, &slice, &fetched.aborted)?;
             if next_offset >= until {
                 break;
             }
         }
-        if batches.is_empty() {
+        if next_offset == from {
             // A hole without batches up to the end of what was read: nothing to give, but nothing
             // to wait for either. Behind that end there may be more.
             next_offset = fetched.end;
@@ -120,12 +121,47 @@ impl BridgeLog {
     }
 }
 
+/// Adds the batches of a run that are neither markers nor of aborted transactions, in runs again.
+fn push_committed(
+    batches: &mut Vec<Bytes>,
+    slice: &Bytes,
+    aborted: &[AbortedTransaction],
+) -> Result<()> {
+    let (mut start, mut position) = (0, 0);
+    for batch in kfs::batches(slice) {
+        let header: BatchHeader = batch.map_err(corrupt)?.header;
+        let end = position + header.total_len();
+        if header.is_control() || is_aborted(&header, aborted) {
+            if position > start {
+                batches.push(slice.slice(start..position));
+            }
+            start = end;
+        }
+        position = end;
+    }
+    if position > start {
+        batches.push(slice.slice(start..position));
+    }
+    Ok(())
+}
+
+fn is_aborted(header: &BatchHeader, aborted: &[AbortedTransaction]) -> bool {
+    let is_of = |one: &AbortedTransaction| {
+        one.producer.0 == header.producer_id
+            && (one.first_offset..=one.last_offset).contains(&header.base_offset)
+    };
+    header.is_transactional() && aborted.iter().any(is_of)
+}
+
+fn corrupt(error: kfs::BatchError) -> Error {
+    Error::corrupt("a batch in the log").with_source(error)
+}
+
 /// The offset behind the last batch of a run of batches.
 fn end_of(batches: &[u8]) -> Result<i64> {
     let mut end = 0;
     for batch in kfs::batches(batches) {
-        let header: BatchHeader =
-            batch.map_err(|error| Error::corrupt("a batch in the log").with_source(error))?.header;
+        let header: BatchHeader = batch.map_err(corrupt)?.header;
         end = header.last_offset() + 1;
     }
     Ok(end)

@@ -1,4 +1,5 @@
-//! A broker's background jobs: tables, expiry of groups and idle producers, merging, cleaning up.
+//! A broker's background jobs: tables, expiry of groups, transactions and idle producers, merging,
+//! cleaning up.
 
 use super::bridge_log::BridgeLog;
 use crate::broker::Broker;
@@ -73,6 +74,7 @@ impl Jobs {
             bridge.iter().map(|bridge| bridge.start(shutdown.clone())).collect();
         running.extend(bridge.iter().map(|bridge| bridge.start_upkeep(shutdown.clone())));
         running.push(broker.expire_groups());
+        running.push(broker.tend_transactions());
         let cleaner = Cleaner::new(&broker.env, &broker.log, broker.metadata.clone(), rules.clean);
         running.push(cleaner.start(shutdown.clone()));
         running.extend(tend_log(broker, rules, shutdown));

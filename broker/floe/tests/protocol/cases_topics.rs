@@ -32,7 +32,7 @@ async fn case_106_features_are_only_those_that_are_built() {
     let answer = api_versions(&mut rig.connect(), 4).await;
     let finalized: Vec<&str> =
         answer.finalized_features.iter().map(|feature| feature.name.as_str()).collect();
-    assert_eq!(finalized, vec!["metadata.version"]);
+    assert_eq!(finalized, vec!["metadata.version", "transaction.version"]);
     assert!(answer.finalized_features_epoch >= 0);
 }
 
@@ -46,8 +46,6 @@ async fn case_112_the_newer_group_protocol_is_absent() {
     for absent in [
         ApiKey::ConsumerGroupHeartbeat,
         ApiKey::ConsumerGroupDescribe,
-        ApiKey::AddPartitionsToTxn,
-        ApiKey::EndTxn,
         ApiKey::SaslHandshake,
         ApiKey::ShareFetch,
     ] {

@@ -14,3 +14,4 @@ mod pipelining;
 mod produce_fetch;
 mod replaced;
 mod samples;
+mod transactions;

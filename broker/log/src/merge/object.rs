@@ -5,7 +5,8 @@ use bytes::Bytes;
 use floe_env::{Error, Result};
 use floe_metadata::rows::{Extent, Place};
 use kfs::{
-    BatchHeader, BatchPlace, ClusterId, OffsetMode, SectionStart, SegmentBuilder, TopicPartition,
+    AbortedTransaction, BatchHeader, BatchPlace, ClusterId, OffsetMode, SectionStart,
+    SegmentBuilder, TopicPartition,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub(crate) struct Merge {
     /// Below the cluster's root.
     pub(crate) key: String,
     pub(crate) sources: Vec<Extent>,
+    /// Aborted transactions with records in the sources, by their markers.
+    pub(crate) aborted: Vec<AbortedTransaction>,
     /// Which sources are in the cache, and so may stay there under new names.
     pub(crate) cached: Vec<bool>,
     pub(crate) extent_bytes_max: u64,
@@ -46,7 +49,7 @@ pub(crate) fn build(merge: &Merge, sources: Vec<Blocks>) -> Result<MergedObject>
         mode: OffsetMode::Absolute,
         // Batches say when their newest record was made, not their oldest.
         min_timestamp_ms: i64::MIN,
-        aborted: Vec::new(),
+        aborted: merge.aborted.clone(),
         delete_horizon_ms: None,
     };
     builder.begin(start).map_err(corrupt)?;
@@ -129,11 +132,16 @@ impl Cuts {
 
 /// Adds a batch to the last extent, or to a new one where that is full.
 fn add_batch(merge: &Merge, header: &BatchHeader, place: BatchPlace, extents: &mut Vec<Extent>) {
-    if let Some(Extent { place: Place::Range { length, .. }, max_timestamp_ms, .. }) =
-        extents.last_mut()
+    if let Some(Extent {
+        place: Place::Range { length, .. },
+        max_timestamp_ms,
+        has_transactional,
+        ..
+    }) = extents.last_mut()
         && *length + u64::from(place.length) <= merge.extent_bytes_max
     {
         *length += u64::from(place.length);
+        *has_transactional |= header.is_transactional();
         *max_timestamp_ms = header.max_timestamp_ms.max(*max_timestamp_ms);
         return;
     }
@@ -148,7 +156,7 @@ fn add_batch(merge: &Merge, header: &BatchHeader, place: BatchPlace, extents: &m
         offset_mode: OffsetMode::Absolute,
         max_timestamp_ms: header.max_timestamp_ms,
         timestamp_type: merge.sources[0].timestamp_type,
-        has_transactional: false,
+        has_transactional: header.is_transactional(),
     });
 }
 
@@ -214,6 +222,7 @@ mod tests {
             extent_bytes_max: 2 * extents[0].bytes(),
             cached: vec![true, true, true, false, true, true],
             sources: extents,
+            aborted: Vec::new(),
         };
         let built = build(&merge, blocks).expect("an object");
         assert_eq!(built.extents.len(), 3, "two sources each");

@@ -142,13 +142,17 @@ fn longest_run(pieces: &[Piece], rules: &MergeRules, now_ms: i64) -> Option<Rang
     longest
 }
 
-/// The pieces of what may be merged: batches of no transaction, whose markers would have to come
-/// along, below the last stable offset.
+/// The pieces of what may be merged: batches and markers below the last stable offset, where every
+/// transaction has ended.
 fn pieces(extents: &[Extent], last_stable_offset: i64) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (at, extent) in extents.iter().enumerate() {
-        let Place::Range { key, position, length } = &extent.place else { continue };
-        if extent.last_offset >= last_stable_offset || extent.has_transactional {
+        let length = match &extent.place {
+            Place::Range { length, .. } => *length,
+            Place::Marker { .. } => kfs::MARKER_LEN as u64,
+            Place::Hole => continue,
+        };
+        if extent.last_offset >= last_stable_offset {
             continue;
         }
         let before = at.checked_sub(1).map(|before| &extents[before]);
@@ -158,12 +162,7 @@ fn pieces(extents: &[Extent], last_stable_offset: i64) -> Vec<Piece> {
         });
         let last = pieces.last_mut().filter(|last| touches && last.extents.end == at);
         let follows = last.is_some();
-        let goes_on = before.is_some_and(|before| match &before.place {
-            Place::Range { key: same, position: from, length } => {
-                same == key && from + length == *position
-            }
-            Place::Marker { .. } | Place::Hole => false,
-        });
+        let goes_on = before.is_some_and(|before| lie_side_by_side(&before.place, &extent.place));
         match last {
             Some(last) if goes_on => {
                 last.extents.end = at + 1;
@@ -172,13 +171,23 @@ fn pieces(extents: &[Extent], last_stable_offset: i64) -> Vec<Piece> {
             }
             _ => pieces.push(Piece {
                 extents: at..at + 1,
-                bytes: *length,
+                bytes: length,
                 newest_ms: extent.max_timestamp_ms,
                 follows,
             }),
         }
     }
     pieces
+}
+
+fn lie_side_by_side(one: &Place, next: &Place) -> bool {
+    match (one, next) {
+        (
+            Place::Range { key, position, length },
+            Place::Range { key: same, position: from, .. },
+        ) => key == same && position + length == *from,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -7,4 +7,5 @@ mod merge;
 mod producer_expiry;
 mod read_ahead;
 mod rig;
+mod transactions;
 mod two_brokers;

@@ -236,7 +236,7 @@ pub(crate) fn batch(partition: TopicPartition, at_ms: i64, values: &[&str]) -> A
         max_timestamp_ms: at_ms + values.len() as i64 - 1,
         timestamp_type: TimestampType::CreateTime,
         producer: None,
-        transactional: false,
+        transaction: None,
     }
 }
 

@@ -6,11 +6,14 @@ use floe_env::{Env, ErrorKind, Shutdown, ShutdownTrigger, shutdown_signal};
 use floe_iceberg_bridge::LogReader;
 use floe_log::{AppendBatch, CutRules, Log, LogConfig, NoObserver, Pace};
 use floe_metadata::brokers::BrokerAddress;
+use floe_metadata::rows::{ProducerBatch, TransactionBatch};
 use floe_metadata::topics::TopicCreation;
+use floe_metadata::transactions::{Ending, TransactionRow, TransactionState};
 use floe_metadata::{MetadataStore, ModelBackend};
 use floe_store::MemoryStore;
 use kfs::{
-    BatchBuilder, BrokerId, ClusterId, NewRecord, PartitionIndex, TimestampType, TopicPartition,
+    BatchBuilder, BrokerId, ClusterId, NewRecord, PartitionIndex, ProducerEpoch, ProducerId,
+    TimestampType, TopicPartition,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +60,15 @@ impl Rig {
     }
 
     async fn append(&self, log: &Log) {
+        self.append_of(log, None).await;
+    }
+
+    /// One record, of a transaction where a producer is given.
+    async fn append_of(&self, log: &Log, producer: Option<ProducerBatch>) {
         let mut builder = BatchBuilder::new();
+        if let Some(of) = &producer {
+            builder = builder.producer(of.id, of.epoch, of.first_sequence).transactional();
+        }
         let record = NewRecord { timestamp_ms: 5, key: None, value: Some(b"v"), headers: &[] };
         builder.push(&record).unwrap();
         let batch = AppendBatch {
@@ -67,12 +78,72 @@ impl Rig {
             record_count: 1,
             max_timestamp_ms: 5,
             timestamp_type: TimestampType::CreateTime,
-            producer: None,
-            transactional: false,
+            transaction: producer.map(|of| self.transaction(of.id)),
+            producer,
         };
         let results = log.append(vec![batch]).await.unwrap().outcome().await.unwrap();
         assert!(results.iter().all(Result::is_ok), "{results:?}");
     }
+
+    fn transaction(&self, producer: ProducerId) -> TransactionBatch {
+        TransactionBatch { id: format!("t{producer}").into(), joins: true }
+    }
+
+    /// A transaction of two records, which ends in one way or the other.
+    async fn transact(&self, log: &Log, id: i64, commit: bool) {
+        let (id, epoch) = (ProducerId(id), ProducerEpoch(0));
+        let name = self.transaction(id).id;
+        let row = TransactionRow::new(id, 60_000, 0);
+        self.metadata.put_transaction(&name, None, &row).await.unwrap();
+        for sequence in 0..2 {
+            let (first_sequence, last_sequence) = (sequence, sequence);
+            let batch = ProducerBatch { id, epoch, first_sequence, last_sequence };
+            self.append_of(log, Some(batch)).await;
+        }
+        let known = self.metadata.transaction(&name).await.unwrap().unwrap();
+        let after = TransactionRow {
+            state: TransactionState::CompleteAbort,
+            partitions: Default::default(),
+            ..known.row.clone()
+        };
+        let ending = Ending { commit, producer: id, epoch };
+        let created = |_| TimestampType::CreateTime;
+        let ended = self.metadata.end_transaction(&known, &after, ending, created).await;
+        assert_eq!(ended.unwrap().unwrap().len(), 1);
+    }
+}
+
+/// The offsets of all records that a reader is given from an offset on, until the end.
+async fn given(reader: &BridgeLog, partition: TopicPartition, from: i64) -> Vec<i64> {
+    let end = reader.cut(partition.topic).await.unwrap().unwrap()[0].last_stable_offset;
+    let (mut next, mut offsets) = (from, Vec::new());
+    while next < end {
+        let read = reader.read(partition, next, end, 1).await.unwrap();
+        assert!(read.next_offset > next);
+        for batch in read.batches.iter().flat_map(|run| kfs::batches(run)) {
+            let header = batch.unwrap().header;
+            assert!(!header.is_control());
+            offsets.extend(header.base_offset..=header.last_offset());
+        }
+        next = read.next_offset;
+    }
+    offsets
+}
+
+#[tokio::test(start_paused = true)]
+async fn markers_and_aborted_records_are_passed() {
+    let rig = Rig::new().await;
+    let log = rig.log(1).await;
+    rig.append(&log).await;
+    rig.transact(&log, 7, false).await;
+    rig.append(&log).await;
+    rig.transact(&log, 8, true).await;
+    rig.transact(&log, 9, false).await;
+    let reader = BridgeLog { log, metadata: rig.metadata.clone() };
+    // 0 | 1 2 and a marker | 4 | 5 6 and a marker | 8 9 and a marker
+    assert_eq!(given(&reader, rig.partition, 0).await, [0, 4, 5, 6]);
+    assert_eq!(given(&reader, rig.partition, 2).await, [4, 5, 6]);
+    assert_eq!(given(&reader, rig.partition, 8).await, [] as [i64; 0], "nothing, and the end");
 }
 
 /// Found by seeds 0 and 11 of the simulation: a commit that is in the metadata store, and whose

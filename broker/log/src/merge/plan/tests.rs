@@ -71,7 +71,7 @@ fn a_merged_object_never_exceeds_its_limit() {
 }
 
 #[test]
-fn only_what_is_stable_without_transactions_and_in_objects_is_merged() {
+fn only_what_is_stable_and_has_bytes_is_merged() {
     let extents = fresh(&[10; 10]);
     assert_eq!(plan(&extents, 9, &rules(), NOW_MS), Some(0..9));
     assert_eq!(plan(&extents, 7, &rules(), NOW_MS), None);
@@ -79,11 +79,10 @@ fn only_what_is_stable_without_transactions_and_in_objects_is_merged() {
         let mut extents = fresh(&[10; 17]);
         change(&mut extents[8]);
         let first = planned(&extents);
-        extents[0].has_transactional = true;
+        extents[0].place = Place::Hole;
         (first, planned(&extents))
     };
     let split = (Some(0..8), Some(9..17));
-    assert_eq!(between(&|extent| extent.has_transactional = true), split);
     assert_eq!(between(&|extent| extent.place = Place::Hole), split);
     let log_append_time = TimestampType::LogAppendTime;
     assert_eq!(between(&|extent| extent.timestamp_type = log_append_time), split);
@@ -92,8 +91,27 @@ fn only_what_is_stable_without_transactions_and_in_objects_is_merged() {
         extent.base_offset += 1;
         extent.last_offset += 1;
     });
-    gap[0].has_transactional = true;
+    gap[0].place = Place::Hole;
     assert_eq!(planned(&gap), Some(8..16));
+}
+
+#[test]
+fn transactions_and_their_markers_are_merged_once_they_have_ended() {
+    let mut extents = fresh(&[90; 8]);
+    for extent in extents.iter_mut().skip(1).step_by(2) {
+        extent.place = Place::Marker {
+            producer: kfs::ProducerId(1),
+            epoch: kfs::ProducerEpoch(1),
+            commit: true,
+            coordinator_epoch: 0,
+            timestamp_ms: NOW_MS,
+        };
+    }
+    extents.iter_mut().for_each(|extent| extent.has_transactional = true);
+    assert_eq!(planned(&extents), Some(0..8));
+    assert_eq!(plan(&extents, 7, &rules(), NOW_MS), None, "one is still open");
+    let markers: Vec<Extent> = extents.into_iter().skip(1).step_by(2).collect();
+    assert_eq!(planned(&aged(markers[..1].to_vec())), None, "a marker alone");
 }
 
 #[test]

@@ -1,0 +1,81 @@
+//! ListTransactions: v0-1.
+//!
+//! v1 how long a transaction has been open. Any broker knows every transactional id, so each lists
+//! those that FindCoordinator gives it.
+
+use super::describe_transactions_65::state_name;
+use super::{Handled, RequestContext, api};
+use crate::broker::Broker;
+use crate::transactions::failed;
+use floe_env::Result;
+use floe_metadata::transactions::TransactionRow;
+use floe_wire::messages::list_transactions_response::TransactionState;
+use floe_wire::messages::{
+    ListTransactionsRequest, ListTransactionsResponse, ProducerId, StrBytes, TransactionalId,
+};
+use std::sync::Arc;
+
+pub(super) const API: super::Api = api!(ListTransactions, 0..=1, handle);
+
+/// Rows that are read at once.
+const ROWS_PAGE: usize = 1000;
+/// The names of all states, those among them that a transaction of Floe never is in.
+const STATE_NAMES: [&str; 8] = [
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+    "Dead",
+];
+
+async fn handle(
+    broker: Arc<Broker>,
+    context: RequestContext,
+    request: ListTransactionsRequest,
+) -> Handled {
+    let is_known = |name: &StrBytes| STATE_NAMES.contains(&name.as_str());
+    let unknown = request.state_filters.iter().filter(|name| !is_known(name)).cloned().collect();
+    let response = ListTransactionsResponse::default().with_unknown_state_filters(unknown);
+    let response = match list(&broker, &request).await {
+        Ok(states) => response.with_transaction_states(states),
+        Err(error) => response.with_error_code(failed(&error).code()),
+    };
+    context.reply(&response)
+}
+
+async fn list(broker: &Broker, request: &ListTransactionsRequest) -> Result<Vec<TransactionState>> {
+    let metadata = &broker.metadata;
+    let now_ms = metadata.now_ms().await?;
+    let mut listed = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = metadata.transactions_after(after.as_deref(), ROWS_PAGE).await?;
+        let is_last = page.len() < ROWS_PAGE;
+        after = page.last().map(|known| known.id.clone());
+        for known in page.into_iter().filter(|known| is_wanted(request, &known.row, now_ms)) {
+            let id = TransactionalId(StrBytes::from_string(known.id));
+            let state = TransactionState::default()
+                .with_transactional_id(id)
+                .with_producer_id(ProducerId(known.row.producer.0))
+                .with_transaction_state(StrBytes::from_static_str(state_name(known.row.state)));
+            listed.push(state);
+        }
+        if is_last {
+            return Ok(listed);
+        }
+    }
+}
+
+fn is_wanted(request: &ListTransactionsRequest, row: &TransactionRow, now_ms: i64) -> bool {
+    let (states, producers) = (&request.state_filters, &request.producer_id_filters);
+    let has_state = || states.iter().any(|name| name.as_str() == state_name(row.state));
+    let has_producer = || producers.iter().any(|producer| producer.0 == row.producer.0);
+    // One that never began counts as open since for ever, as in Kafka.
+    let open_ms = now_ms.saturating_sub(row.started_ms);
+    (states.is_empty() || has_state())
+        && (producers.is_empty() || has_producer())
+        && (request.duration_filter < 0 || open_ms > request.duration_filter)
+}

@@ -20,7 +20,10 @@ pub(crate) use namespaces::PropertyChanges;
 pub(crate) use updates::{NewTable, TableCommit};
 
 use crate::bridge::Bridge;
-use crate::commit::{LoadedTable, is_compressed, metadata_file, put, read_metadata};
+use crate::commit::{
+    LoadedTable, Moved, delete_unnamed, is_compressed, metadata_file, put, read_metadata,
+    until_known,
+};
 use crate::place::TablePlace;
 use crate::pointer::{PointerMove, TablePointer};
 use crate::table_settings::ENABLE_CONFIG;
@@ -31,14 +34,9 @@ use floe_metadata::topics::TopicChange;
 use iceberg::spec::TableMetadata;
 use kfs::TopicId;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Attempts of one change against others that move the same pointers.
 const ATTEMPTS_MAX: usize = 5;
-/// Times that a move of pointers is made until its outcome is known.
-const MOVES_MAX: usize = 6;
-/// First pause between two of these; doubles each time.
-const MOVE_PAUSE: Duration = Duration::from_millis(50);
 /// Bytes of a name at most.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -257,66 +255,58 @@ impl Bridge {
         prepared: &mut [Prepared],
         names: &[TableName],
     ) -> Result<Vec<Version>, Rejection> {
-        for each in prepared.iter() {
-            put(self.shared_store(), each.key.clone(), each.file.clone()).await?;
-        }
         let moves: Vec<PointerMove> = prepared.iter().map(|each| each.moved.clone()).collect();
         let mut also = Change::default();
         let made = moves.iter().zip(names).filter(|(each, _)| each.old.is_none());
         for (_, name) in made {
             self.claim_namespace(&name.namespace, &mut also).await?;
         }
+        let keys: Vec<String> = prepared.iter().map(|each| each.key.clone()).collect();
+        for each in prepared.iter() {
+            if let Err(error) = put(self.shared_store(), each.key.clone(), each.file.clone()).await
+            {
+                delete_unnamed(self.store(), &keys).await;
+                return Err(error.into());
+            }
+        }
         let moved = self.move_until_known(&moves, &also).await;
         let is_unknown =
             moved.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnknownOutcome);
-        if matches!(moved, Ok(ChangeOutcome::Applied)) {
+        if matches!(moved, Ok(true)) {
             let outdated = prepared.iter_mut().flat_map(|each| std::mem::take(&mut each.outdated));
-            self.delete_quietly(outdated.collect()).await;
+            let outdated: Vec<String> = outdated.collect();
+            // Others may have put these.
+            if matches!(self.pointers().may_delete().await, Ok(true)) {
+                delete_unnamed(self.store(), &outdated).await;
+            }
             return Ok(prepared.iter().map(|each| each.version.clone()).collect());
         }
         if !is_unknown {
-            self.delete_quietly(prepared.iter().map(|each| each.key.clone()).collect()).await;
+            delete_unnamed(self.store(), &keys).await;
         }
         moved?;
         Ok(Vec::new())
     }
 
-    /// Best effort: what stays behind is an orphan.
-    async fn delete_quietly(&self, keys: Vec<String>) {
-        if keys.is_empty() {
-            return;
-        }
-        if let Err(error) = self.store().delete(&keys).await {
-            tracing::warn!(%error, "metadata files that nothing names stay");
-        }
-    }
-
     /// Moves pointers until the outcome is known. The same moves may be made any number of times.
-    async fn move_until_known(
-        &self,
-        moves: &[PointerMove],
-        also: &Change,
-    ) -> Result<ChangeOutcome, Error> {
-        let (mut pause, mut unknown) = (MOVE_PAUSE, None);
-        for _ in 0..MOVES_MAX {
-            match self.pointers().move_all(moves, also.clone()).await {
-                // An earlier try may have been it that worked.
-                Ok(ChangeOutcome::Rejected) if unknown.is_some() => {
-                    return match self.are_made(moves).await? {
-                        true => Ok(ChangeOutcome::Applied),
-                        false => Ok(ChangeOutcome::Rejected),
-                    };
+    ///
+    /// # Errors
+    /// `UnknownOutcome` where they may have been made; all others mean that they were not.
+    async fn move_until_known(&self, moves: &[PointerMove], also: &Change) -> Result<bool, Error> {
+        let moving = || self.pointers().move_all(moves, also.clone());
+        match until_known(self.env(), moving).await? {
+            Moved::Applied => Ok(true),
+            Moved::Rejected => Ok(false),
+            // An earlier try may have been it that worked, and others may have gone on from there.
+            Moved::Undecided => {
+                let unknown = || Error::unknown_outcome("move tables' pointers");
+                let made = self.are_made(moves).await;
+                match made.map_err(|error| unknown().with_source(error))? {
+                    true => Ok(true),
+                    false => Err(unknown()),
                 }
-                Ok(outcome) => return Ok(outcome),
-                Err(error) if error.kind() == ErrorKind::UnknownOutcome => unknown = Some(error),
-                // Once a try may have worked, only an answer tells.
-                Err(error) if unknown.is_none() => return Err(error),
-                Err(error) => tracing::debug!(%error, "asking again for a change's outcome"),
             }
-            self.env().sleep(pause).await;
-            pause *= 2;
         }
-        Err(unknown.unwrap_or_else(|| Error::unknown_outcome("move tables' pointers")))
     }
 
     async fn are_made(&self, moves: &[PointerMove]) -> Result<bool, Error> {
@@ -347,7 +337,7 @@ impl Bridge {
             self.claim_namespace(&to.namespace, &mut also).await?;
             let new = old.renamed(&to.namespace, &to.name);
             let moved = [PointerMove { old: Some(old), new }];
-            if self.move_until_known(&moved, &also).await? == ChangeOutcome::Applied {
+            if self.move_until_known(&moved, &also).await? {
                 tracing::info!(%from, %to, "table renamed");
                 return Ok(());
             }

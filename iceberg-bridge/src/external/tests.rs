@@ -4,7 +4,7 @@ use super::*;
 use crate::commit::tests_support::table_files;
 use crate::look::LookAnswer;
 use crate::tests::json_rows::json_rows_by_id;
-use crate::tests::support::World;
+use crate::tests::support::{Fault, World};
 use floe_env::Env;
 use floe_env::simulated::Node;
 use floe_store::ObjectStore;
@@ -408,6 +408,36 @@ async fn of_a_change_of_two_tables_all_is_made_or_nothing() {
     for version in both {
         assert!(String::from_utf8_lossy(&version.metadata_json).contains("\"by\":\"us\""));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_may_have_been_made_keeps_its_file() {
+    let rig = Rig::new().await;
+    rig.append(r#"{"a":1}"#);
+    rig.table().await;
+    let commit = |value: &str| TableCommit {
+        name: TableName::new("kafka", "t"),
+        requirements: Vec::new(),
+        updates: vec![TableUpdate::SetProperties {
+            updates: [("by".to_owned(), value.to_owned())].into(),
+        }],
+    };
+    // The second try is rejected, and the pointer shows that the first was made.
+    rig.world.pointers.faults.plan([Fault::AnswerLost]);
+    rig.bridge.commit_external(&[commit("one")]).await.unwrap();
+    // The pointer cannot be read then.
+    rig.world.pointers.faults.plan([Fault::AnswerLost]);
+    rig.world.pointers.read_faults.plan([Fault::None, Fault::None, Fault::Refused]);
+    let unknown = rig.bridge.commit_external(&[commit("two")]).await.unwrap_err();
+    let is_unknown = |error: &Error| error.kind() == ErrorKind::UnknownOutcome;
+    assert!(matches!(&unknown, Rejection::Failed(error) if is_unknown(error)), "{unknown:?}");
+    assert_eq!(rig.table().await.metadata.properties()["by"], "two");
+    // One that certainly was not made leaves nothing.
+    let before = rig.world.store.keys().await.len();
+    rig.world.pointers.faults.plan([Fault::Refused]);
+    rig.bridge.commit_external(&[commit("three")]).await.unwrap_err();
+    assert_eq!(rig.world.store.keys().await.len(), before);
+    assert_eq!(rig.table().await.metadata.properties()["by"], "two");
 }
 
 #[tokio::test(start_paused = true)]

@@ -245,7 +245,7 @@ class S3:
                                        endpoint_override=self.endpoint)
 
 
-def duckdb_on(floe):
+def duckdb_on(floe, access="AUTHORIZATION_TYPE 'none'", delegation="none"):
     """DuckDB with Floe's catalog attached as `lake`. The extensions come with the packages; nothing is downloaded."""
     extensions = pathlib.Path(os.environ["FLOE_DUCKDB_EXTENSIONS"])
     session = duckdb.connect(config={
@@ -256,5 +256,5 @@ def duckdb_on(floe):
         session.execute(f"INSTALL '{next(package.glob(f'extensions/*/{name}.duckdb_extension'))}'")
         session.execute(f"LOAD {name}")
     session.execute(f"""ATTACH '' AS lake (TYPE ICEBERG, ENDPOINT 'http://{floe.http}/iceberg',
-        AUTHORIZATION_TYPE 'none', ACCESS_DELEGATION_MODE 'none')""")
+        {access}, ACCESS_DELEGATION_MODE '{delegation}')""")
     return session

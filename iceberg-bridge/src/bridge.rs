@@ -4,6 +4,7 @@
 use crate::commit::{LoadedTable, ResumeFrom};
 use crate::config::BridgeConfig;
 use crate::convoy::{Convoys, Due};
+use crate::external::TableName;
 use crate::fold::{FoldCounts, FoldState};
 use crate::log_reader::{LogReader, PartitionCut};
 use crate::look::{LookAnswer, look};
@@ -288,8 +289,7 @@ impl Bridge {
     pub async fn look(&self, name: &str) -> Result<Option<LookAnswer>> {
         let namespace = &self.config().namespace;
         if let Some(pointer) = self.inner.shared.pointers.by_name(namespace, name).await? {
-            let worker = self.worker_of(&pointer).await?;
-            return self.look_at(&worker).await;
+            return self.look_by(&pointer).await;
         }
         // The topic may have its first records, and no table yet.
         for topic in self.topics().await?.iter().filter(|topic| self.is_enabled(topic)) {
@@ -304,6 +304,17 @@ impl Bridge {
         Ok(None)
     }
 
+    /// Looks at the table of a pointer, `None` for one that shows no topic.
+    pub(crate) async fn look_by(&self, pointer: &TablePointer) -> Result<Option<LookAnswer>> {
+        let Some(topic) = pointer.topic() else { return Ok(None) };
+        let worker = self.worker_of(topic, pointer).await?;
+        // Others may have changed a table that has all its rows.
+        if worker.head().is_some_and(|known| known.pointer != *pointer) {
+            worker.refresh_head().await?;
+        }
+        self.look_at(&worker).await
+    }
+
     /// Lets a stopped table go on. `None` if there is no such table.
     ///
     /// # Errors
@@ -314,49 +325,77 @@ impl Bridge {
         let Some(pointer) = self.inner.shared.pointers.by_name(namespace, name).await? else {
             return Ok(None);
         };
-        let resumed = self.worker_of(&pointer).await?.resume(from).await?;
+        let Some(topic) = pointer.topic() else {
+            return Err(Error::invalid("the table shows no topic"));
+        };
+        let resumed = self.worker_of(topic, &pointer).await?.resume(from).await?;
         tracing::warn!(table = %name, from = from.name(), "a stopped table goes on");
         Ok(resumed)
     }
 
-    /// A table's newest snapshot, without a commit. `None` if there is no such table.
+    /// A table's newest snapshot, without a commit. `None` if there is no such table, or it shows
+    /// no topic.
     ///
     /// # Errors
     /// Whatever the stores answer.
     pub async fn newest(&self, name: &str) -> Result<Option<Arc<LoadedTable>>> {
-        let namespace = &self.config().namespace;
-        let Some(pointer) = self.inner.shared.pointers.by_name(namespace, name).await? else {
-            return Ok(None);
-        };
-        self.worker_of(&pointer).await?.refresh().await
+        match self.pointer_of(&TableName::new(&self.config().namespace, name)).await? {
+            Some(pointer) => self.newest_by(&pointer).await,
+            None => Ok(None),
+        }
     }
 
-    /// True if there is such a table.
+    /// The newest snapshot of a pointer's table, without a commit. `None` for one that shows no
+    /// topic.
+    ///
+    /// # Errors
+    /// Whatever the stores answer.
+    pub(crate) async fn newest_by(
+        &self,
+        pointer: &TablePointer,
+    ) -> Result<Option<Arc<LoadedTable>>> {
+        let Some(topic) = pointer.topic() else { return Ok(None) };
+        self.worker_of(topic, pointer).await?.refresh().await
+    }
+
+    /// The pointer of a table. `None` if there is no such table.
     ///
     /// # Errors
     /// Whatever the metadata store answers.
-    pub async fn exists(&self, name: &str) -> Result<bool> {
-        let namespace = &self.config().namespace;
-        Ok(self.inner.shared.pointers.by_name(namespace, name).await?.is_some())
+    pub(crate) async fn pointer_of(&self, table: &TableName) -> Result<Option<TablePointer>> {
+        self.pointers().by_name(&table.namespace, &table.name).await
     }
 
-    /// Names of tables behind `after`, `limit` at most. A topic whose first record was acknowledged
-    /// before the call has its table in the list, unless that takes longer than a look may wait.
+    /// Names of tables behind `after` in the namespace of topics' tables, `limit` at most. A topic
+    /// whose first record was acknowledged before the call has its table in the list, unless that
+    /// takes longer than a look may wait.
     ///
     /// # Errors
     /// Whatever the metadata store answers.
     pub async fn table_names(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>> {
-        self.make_missing().await?;
-        self.made_table_names(after, limit).await
+        self.table_names_in(&self.config().namespace, after, limit).await
+    }
+
+    /// The same of any namespace.
+    pub(crate) async fn table_names_in(
+        &self,
+        namespace: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        if namespace == self.config().namespace {
+            self.make_missing().await?;
+        }
+        self.made_table_names(namespace, after, limit).await
     }
 
     /// The same, of tables that are there already.
     pub(crate) async fn made_table_names(
         &self,
+        namespace: &str,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<String>> {
-        let namespace = &self.config().namespace;
         let pointers = self.inner.shared.pointers.list(namespace, after, limit).await?;
         Ok(pointers.into_iter().map(|pointer| pointer.name).collect())
     }
@@ -477,8 +516,11 @@ impl Bridge {
         workers.entry(topic).or_insert_with(make).clone()
     }
 
-    pub(crate) async fn worker_of(&self, pointer: &TablePointer) -> Result<Arc<Worker>> {
-        let topic = pointer.topic();
+    pub(crate) async fn worker_of(
+        &self,
+        topic: TopicId,
+        pointer: &TablePointer,
+    ) -> Result<Arc<Worker>> {
         if let Some(worker) = self.inner.workers.lock().get(&topic) {
             return Ok(worker.clone());
         }

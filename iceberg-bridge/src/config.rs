@@ -1,5 +1,6 @@
 //! The bridge's settings.
 
+use crate::catalog::{CatalogClient, ReadKeys, TOKEN_LIFETIME};
 use crate::commit::ExpiryRules;
 use crate::fold::FoldRules;
 use crate::mapping::MappingLimits;
@@ -45,6 +46,28 @@ pub struct BridgeConfig {
     /// What every table's answer tells the engine, such as `s3.endpoint` and `s3.region`. Never the
     /// broker's own keys.
     pub client_config: BTreeMap<String, String>,
+    /// Who may ask the catalog, and for what.
+    pub catalog: CatalogConfig,
+}
+
+/// Settings of the catalog.
+#[derive(Clone, Debug)]
+pub struct CatalogConfig {
+    /// The client that may ask (`iceberg.client_id`); everybody where there is none.
+    pub client: Option<CatalogClient>,
+    /// How long a token is good for (`iceberg.token_lifetime_s`).
+    pub token_lifetime: Duration,
+    /// Whether engines may make, change and drop tables (`iceberg.external_write`).
+    pub external_write: bool,
+    /// Keys that engines get which ask for some (`iceberg.read_access_key`). Never the broker's.
+    pub read_keys: Option<ReadKeys>,
+}
+
+impl Default for CatalogConfig {
+    fn default() -> Self {
+        let token_lifetime = TOKEN_LIFETIME;
+        Self { client: None, token_lifetime, external_write: false, read_keys: None }
+    }
 }
 
 impl BridgeConfig {
@@ -66,6 +89,7 @@ impl BridgeConfig {
             upkeep_pause: Duration::from_secs(1),
             mapping_limits: MappingLimits::default(),
             client_config: BTreeMap::new(),
+            catalog: CatalogConfig::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Data files as manifest entries: what an encoded file is once it has a place.
 
 use crate::encode::{Bounds, EncodedFile, FileSlot};
-use crate::schema::{SPEC_DAY, SPEC_UNPARTITIONED, field};
+use crate::schema::{SPEC_DAY, SPEC_UNPARTITIONED};
 use floe_env::{Error, Result};
 use iceberg::spec::{
     DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Literal, Struct,
@@ -20,7 +20,7 @@ pub fn data_file(file: &EncodedFile, url: String) -> Result<DataFile> {
     let counted = file.nulls.iter();
     let (mut lower, mut upper) = (BTreeMap::new(), BTreeMap::new());
     for (id, bounds) in &file.bounds {
-        let (min, max) = datums(*id, bounds);
+        let (min, max) = datums(bounds);
         lower.insert(*id, min);
         upper.extend(max.map(|max| (*id, max)));
     }
@@ -42,20 +42,13 @@ pub fn data_file(file: &EncodedFile, url: String) -> Result<DataFile> {
         .map_err(|error| Error::bug(format!("manifest entry of a data file: {error}")))
 }
 
-fn datums(field_id: i32, bounds: &Bounds) -> (Datum, Option<Datum>) {
+fn datums(bounds: &Bounds) -> (Datum, Option<Datum>) {
+    let time = Datum::timestamptz_micros;
     match bounds {
-        Bounds::Whole { min, max } => (whole(field_id, *min), Some(whole(field_id, *max))),
+        Bounds::Int { min, max } => (Datum::int(*min), Some(Datum::int(*max))),
+        Bounds::Time { min, max } => (time(*min), Some(time(*max))),
+        Bounds::Whole { min, max } => (Datum::long(*min), Some(Datum::long(*max))),
         Bounds::Double { min, max } => (Datum::double(*min), Some(Datum::double(*max))),
         Bounds::Text { min, max } => (Datum::string(min), max.as_deref().map(Datum::string)),
-    }
-}
-
-fn whole(field_id: i32, value: i64) -> Datum {
-    match field_id {
-        field::TIMESTAMP => Datum::timestamptz_micros(value),
-        field::PARTITION | field::TIMESTAMP_TYPE => {
-            Datum::int(i32::try_from(value).expect("the column holds 32-bit integers"))
-        }
-        _ => Datum::long(value),
     }
 }

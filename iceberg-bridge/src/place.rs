@@ -1,5 +1,6 @@
 //! Where a table's files are. All of a table lies in one folder of the third root,
-//! `{cluster}/tables/{topic id}-{table uuid}`: `data/` holds rows, `metadata/` everything else.
+//! `{cluster}/tables/{topic id}-{table uuid}`, or `{cluster}/tables/external-{table uuid}` for one
+//! that an engine has made: `data/` holds rows, `metadata/` everything else.
 //! Object keys and the addresses that engines see differ only in what stands before the folder.
 
 use floe_env::{Env, Error, Result};
@@ -20,6 +21,26 @@ impl TablePlace {
         let key = format!("{cluster}/tables/{topic}-{table}");
         let url = store.url(&key);
         Self { key, url }
+    }
+
+    /// The folder of a table that belongs to no topic, which need not exist yet.
+    pub fn external(store: &dyn ObjectStore, cluster: ClusterId, table: Uuid) -> Self {
+        let key = format!("{cluster}/tables/external-{table}");
+        let url = store.url(&key);
+        Self { key, url }
+    }
+
+    /// The folder of a table that belongs to this topic, or to none.
+    pub fn of(
+        store: &dyn ObjectStore,
+        cluster: ClusterId,
+        topic: Option<TopicId>,
+        table: Uuid,
+    ) -> Self {
+        match topic {
+            Some(topic) => Self::new(store, cluster, topic, table),
+            None => Self::external(store, cluster, table),
+        }
     }
 
     /// The folder's key, which begins the keys of all its files.

@@ -1,10 +1,12 @@
 //! Which metadata file is a table's newest: one fact a table, moved by compare-and-set. It is the
 //! only thing that makes a commit visible.
 //!
-//! Facts: `tables/{namespace}/{name}` is the pointer, readable as
-//! [`floe_metadata::tables::TablePointer`] too; `table-of-topic/{topic id}` says which table a
+//! Facts: `tables/{namespace}/{name}` is the pointer; `table-of-topic/{topic id}` says which table a
 //! topic has, so that a name is chosen once. Both are made in one change, and removed in one, which
 //! leaves `removed-tables/{topic id}/{table uuid}`: whose files are to go, and since when.
+//!
+//! A table that an engine has made belongs to no topic: its pointer is of version 2, which earlier
+//! releases refuse by name, and `external` stands where others have their topic.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,7 +20,14 @@ use uuid::Uuid;
 
 /// Times that a topic may change while its table is made.
 const TOPIC_CHANGES_MAX: u32 = 8;
+/// Of tables that belong to a topic.
 const FORMAT_VERSION: u32 = 1;
+/// Of tables that belong to none.
+const EXTERNAL_VERSION: u32 = 2;
+/// Stands for the topic of a table that has none.
+const EXTERNAL: &str = "external";
+/// Pointers that one look at all of them reads at once.
+const POINTERS_PER_PAGE: usize = 1000;
 const TABLES: &str = "tables";
 const TABLE_OF_TOPIC: &str = "table-of-topic";
 const REMOVED_TABLES: &str = "removed-tables";
@@ -32,8 +41,9 @@ pub struct TablePointer {
     pub namespace: String,
     /// The name in it.
     pub name: String,
-    /// The topic whose history the table is.
-    pub topic_id: Uuid,
+    /// The topic whose history the table is; `None` for a table that an engine has made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic_id: Option<Uuid>,
     /// The table's uuid, as in its metadata.
     pub table_id: Uuid,
     /// Address of the newest metadata file.
@@ -62,7 +72,7 @@ impl TablePointer {
             version: FORMAT_VERSION,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            topic_id: topic.0,
+            topic_id: Some(topic.0),
             table_id: table,
             metadata_location,
             metadata_version: 0,
@@ -70,10 +80,28 @@ impl TablePointer {
         }
     }
 
-    /// The same under another name.
+    /// The pointer of a new table that belongs to no topic.
+    pub fn external(
+        (namespace, name): (&str, &str),
+        table: Uuid,
+        metadata_location: String,
+    ) -> Self {
+        Self {
+            version: EXTERNAL_VERSION,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            topic_id: None,
+            table_id: table,
+            metadata_location,
+            metadata_version: 0,
+            sweeps: 0,
+        }
+    }
+
+    /// The same table under another name.
     #[must_use]
-    pub(crate) fn named(&self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self.clone() }
+    pub fn renamed(&self, namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned(), ..self.clone() }
     }
 
     /// The pointer after a commit.
@@ -89,9 +117,13 @@ impl TablePointer {
         Self { sweeps: self.sweeps + 1, ..self.clone() }
     }
 
-    /// The topic.
-    pub fn topic(&self) -> TopicId {
-        TopicId(self.topic_id)
+    /// The topic whose history the table is.
+    pub fn topic(&self) -> Option<TopicId> {
+        self.topic_id.map(TopicId)
+    }
+
+    fn key(&self) -> FactKey {
+        table_key(&self.namespace, &self.name)
     }
 
     fn encode(&self) -> Bytes {
@@ -101,23 +133,37 @@ impl TablePointer {
     fn decode(key: &FactKey, bytes: &Bytes) -> Result<Self> {
         let pointer: Self = serde_json::from_slice(bytes)
             .map_err(|error| Error::corrupt(format!("fact {}", key.as_str())).with_source(error))?;
-        if pointer.version != FORMAT_VERSION {
-            let (key, version) = (key.as_str(), pointer.version);
-            return Err(Error::invalid(format!("fact {key} has unknown version {version}")));
+        match (pointer.version, pointer.topic_id) {
+            (FORMAT_VERSION, Some(_)) | (EXTERNAL_VERSION, None) => Ok(pointer),
+            (FORMAT_VERSION, None) | (EXTERNAL_VERSION, Some(_)) => {
+                Err(Error::corrupt(format!("fact {} has another version's form", key.as_str())))
+            }
+            (version, _) => {
+                let key = key.as_str();
+                Err(Error::invalid(format!("fact {key} has unknown version {version}")))
+            }
         }
-        Ok(pointer)
     }
 }
 
 /// A table that is in the catalog no more, and whose files are still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemovedTable {
-    /// The topic that was deleted.
-    pub topic: TopicId,
+    /// The topic whose history it was.
+    pub topic: Option<TopicId>,
     /// The table's uuid.
     pub table: Uuid,
     /// The metadata store's clock when it was removed, ms.
     pub removed_ms: i64,
+}
+
+/// One table's part of a change of several.
+#[derive(Clone, Debug)]
+pub struct PointerMove {
+    /// What it must be now; `None` for a table that an engine makes.
+    pub old: Option<TablePointer>,
+    /// What it becomes, under the same name or another.
+    pub new: TablePointer,
 }
 
 /// All pointers. `Rejected` means that nothing changed; `UnknownOutcome` that the same call may be
@@ -147,6 +193,10 @@ pub trait TablePointers: Send + Sync + 'static {
     /// Moves a pointer, if it still is `old`.
     async fn swap(&self, old: &TablePointer, new: &TablePointer) -> Result<ChangeOutcome>;
 
+    /// Moves several pointers, or none: where each still is what it was, each new name is free,
+    /// and what `also` asks for holds; then `also` is written too.
+    async fn move_all(&self, moves: &[PointerMove], also: Change) -> Result<ChangeOutcome>;
+
     /// Takes a table out of the catalog, if its pointer still is `old`, and notes its files.
     async fn remove(&self, old: &TablePointer) -> Result<ChangeOutcome>;
 
@@ -173,6 +223,26 @@ impl FactPointers {
         Self(metadata)
     }
 
+    /// The tables of all namespaces.
+    pub(crate) async fn all(&self) -> Result<Vec<TablePointer>> {
+        let FactRange { mut from, until } = FactKey::new(&[TABLES]).folder();
+        let mut found = Vec::new();
+        loop {
+            let range = FactRange { from, until: until.clone() };
+            let page = self.0.backend().scan(&range, POINTERS_PER_PAGE).await?;
+            for (key, bytes) in &page {
+                found.push(TablePointer::decode(key, bytes)?);
+            }
+            match page.last() {
+                // The first key behind: a NUL never occurs in a key.
+                Some((last, _)) if page.len() == POINTERS_PER_PAGE => {
+                    from = format!("{}\0", last.as_str());
+                }
+                _ => return Ok(found),
+            }
+        }
+    }
+
     async fn get(&self, key: FactKey) -> Result<Option<Bytes>> {
         Ok(self.0.backend().get(&[key]).await?.pop().flatten())
     }
@@ -195,8 +265,9 @@ fn table_key(namespace: &str, name: &str) -> FactKey {
     FactKey::new(&[TABLES, namespace, name])
 }
 
-fn removed_key(topic: TopicId, table: Uuid) -> FactKey {
-    FactKey::new(&[REMOVED_TABLES, &topic.to_string(), &table.to_string()])
+fn removed_key(topic: Option<TopicId>, table: Uuid) -> FactKey {
+    let topic = topic.map_or_else(|| EXTERNAL.to_owned(), |topic| topic.to_string());
+    FactKey::new(&[REMOVED_TABLES, &topic, &table.to_string()])
 }
 
 /// A removed table of its fact: the ids are in the key, the time is the value.
@@ -209,25 +280,49 @@ fn removed_of(key: &FactKey, value: &Bytes) -> Result<RemovedTable> {
     };
     let time = std::str::from_utf8(value).map_err(|error| corrupt().with_source(error))?;
     let removed_ms = time.parse().map_err(|error| corrupt().with_source(error))?;
-    Ok(RemovedTable { topic: TopicId(id(1)?), table: id(2)?, removed_ms })
+    let is_external = segments.get(1).is_some_and(|segment| segment == EXTERNAL);
+    let topic = if is_external { None } else { Some(TopicId(id(1)?)) };
+    Ok(RemovedTable { topic, table: id(2)?, removed_ms })
 }
 
 /// The change that makes a table while its topic is what was read.
-fn creation(pointer: &TablePointer, topic: Bytes) -> Change {
-    let by_name = table_key(&pointer.namespace, &pointer.name);
-    let by_topic = table_of_key(pointer.topic());
-    let name = TableName { namespace: pointer.namespace.clone(), name: pointer.name.clone() };
-    let name = serde_json::to_vec(&name).expect("a struct of text is JSON");
-    let absent = |key: &FactKey| Check { key: key.clone(), expect: Expect::Absent };
-    let exists = Check { key: topic_key(pointer.topic()), expect: Expect::Value(topic) };
+fn creation(pointer: &TablePointer, topic: TopicId, known: Bytes) -> Change {
+    let (by_name, by_topic) = (pointer.key(), table_of_key(topic));
+    let exists = Check { key: topic_key(topic), expect: Expect::Value(known) };
     Change {
         checks: vec![exists, absent(&by_topic), absent(&by_name)],
-        writes: vec![
-            Write::Put(by_topic, Bytes::from(name)),
-            Write::Put(by_name, pointer.encode()),
-        ],
+        writes: vec![Write::Put(by_topic, name_of(pointer)), Write::Put(by_name, pointer.encode())],
         ..Change::default()
     }
+}
+
+fn absent(key: &FactKey) -> Check {
+    Check { key: key.clone(), expect: Expect::Absent }
+}
+
+/// What `table-of-topic` holds of a table.
+fn name_of(pointer: &TablePointer) -> Bytes {
+    let name = TableName { namespace: pointer.namespace.clone(), name: pointer.name.clone() };
+    Bytes::from(serde_json::to_vec(&name).expect("a struct of text is JSON"))
+}
+
+/// Adds a table's move to a change.
+fn add_move(change: &mut Change, PointerMove { old, new }: &PointerMove) {
+    let key = new.key();
+    match old {
+        None => change.checks.push(absent(&key)),
+        Some(old) if old.key() == key => {
+            change.checks.push(Check { key: key.clone(), expect: Expect::Value(old.encode()) });
+        }
+        Some(old) => {
+            let expect = Expect::Value(old.encode());
+            change.checks.extend([Check { key: old.key(), expect }, absent(&key)]);
+            change.writes.push(Write::Delete(old.key()));
+            let by_topic = new.topic().map(table_of_key);
+            change.writes.extend(by_topic.map(|key| Write::Put(key, name_of(new))));
+        }
+    }
+    change.writes.push(Write::Put(key, new.encode()));
 }
 
 fn table_of_key(topic: TopicId) -> FactKey {
@@ -268,43 +363,43 @@ impl TablePointers for FactPointers {
     }
 
     async fn create(&self, pointer: &TablePointer) -> Result<ChangeOutcome> {
-        let topic = topic_key(pointer.topic());
+        let topic = pointer.topic().ok_or_else(|| Error::bug("a topic's table without a topic"))?;
+        let key = topic_key(topic);
         for _ in 0..TOPIC_CHANGES_MAX {
-            let known = self.get(topic.clone()).await?;
-            let gone = || Error::invalid(format!("topic {} was deleted", pointer.topic()));
-            let known = known.ok_or_else(gone)?;
-            let outcome = self.0.change(&creation(pointer, known.clone())).await?;
+            let known = self.get(key.clone()).await?;
+            let known =
+                known.ok_or_else(|| Error::invalid(format!("topic {topic} was deleted")))?;
+            let outcome = self.0.change(&creation(pointer, topic, known.clone())).await?;
             // A change of the topic between reading and checking it is no other table.
-            if outcome == ChangeOutcome::Applied || self.get(topic.clone()).await? == Some(known) {
+            if outcome == ChangeOutcome::Applied || self.get(key.clone()).await? == Some(known) {
                 return Ok(outcome);
             }
         }
-        Err(Error::retry(format!("topic {} keeps changing", pointer.topic())))
+        Err(Error::retry(format!("topic {topic} keeps changing")))
     }
 
     async fn swap(&self, old: &TablePointer, new: &TablePointer) -> Result<ChangeOutcome> {
-        let key = table_key(&old.namespace, &old.name);
-        let change = Change {
-            checks: vec![Check { key: key.clone(), expect: Expect::Value(old.encode()) }],
-            writes: vec![Write::Put(key, new.encode())],
-            ..Change::default()
-        };
+        let mut change = Change::default();
+        add_move(&mut change, &PointerMove { old: Some(old.clone()), new: new.clone() });
+        self.0.change(&change).await
+    }
+
+    async fn move_all(&self, moves: &[PointerMove], also: Change) -> Result<ChangeOutcome> {
+        let mut change = also;
+        moves.iter().for_each(|each| add_move(&mut change, each));
         self.0.change(&change).await
     }
 
     async fn remove(&self, old: &TablePointer) -> Result<ChangeOutcome> {
-        let by_name = table_key(&old.namespace, &old.name);
+        let by_name = old.key();
         let now_ms = self.0.now_ms().await?;
         let note = removed_key(old.topic(), old.table_id);
-        let change = Change {
+        let mut change = Change {
             checks: vec![Check { key: by_name.clone(), expect: Expect::Value(old.encode()) }],
-            writes: vec![
-                Write::Delete(by_name),
-                Write::Delete(table_of_key(old.topic())),
-                Write::Put(note, Bytes::from(now_ms.to_string())),
-            ],
+            writes: vec![Write::Delete(by_name), Write::Put(note, Bytes::from(now_ms.to_string()))],
             ..Change::default()
         };
+        change.writes.extend(old.topic().map(|topic| Write::Delete(table_of_key(topic))));
         self.0.change(&change).await
     }
 
@@ -314,7 +409,7 @@ impl TablePointers for FactPointers {
     }
 
     async fn is_removed(&self, topic: TopicId, table: Uuid) -> Result<bool> {
-        Ok(self.get(removed_key(topic, table)).await?.is_some())
+        Ok(self.get(removed_key(Some(topic), table)).await?.is_some())
     }
 
     async fn forget(&self, table: &RemovedTable) -> Result<()> {

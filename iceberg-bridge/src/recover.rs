@@ -53,6 +53,7 @@ struct Found {
     folder: String,
     /// Names its newest whole version; the name is filled in when it is registered.
     pointer: TablePointer,
+    topic: TopicId,
     topic_name: String,
     /// The names to try, in order.
     names: Vec<String>,
@@ -189,7 +190,7 @@ impl Recovering<'_> {
 
     /// The name under which the table is in the catalog now, or why it is not.
     async fn register(&self, found: &Found) -> Result<Result<String, String>> {
-        let topic = found.pointer.topic();
+        let topic = found.topic;
         if let Some(known) = self.pointers.by_topic(topic).await? {
             let is_same = known.table_id == found.pointer.table_id;
             let other = || format!("its topic has another table, {}", known.name);
@@ -199,7 +200,9 @@ impl Recovering<'_> {
             return Ok(Err(problem));
         }
         for name in &found.names {
-            if self.pointers.create(&found.pointer.named(name)).await? == ChangeOutcome::Applied {
+            if self.pointers.create(&found.pointer.renamed(self.namespace, name)).await?
+                == ChangeOutcome::Applied
+            {
                 tracing::info!(table = %name, rows = found.rows, "table registered again");
                 return Ok(Ok(name.clone()));
             }
@@ -209,7 +212,7 @@ impl Recovering<'_> {
 
     /// Makes the topic where it is lost. Why the table cannot be its, if so.
     async fn topic_problem(&self, found: &Found) -> Result<Option<String>> {
-        let (topic, name) = (found.pointer.topic(), &found.topic_name);
+        let (topic, name) = (found.topic, &found.topic_name);
         let mut next_offsets = found.progress.next_offsets.clone();
         if next_offsets.is_empty() {
             next_offsets.push(0);
@@ -256,7 +259,7 @@ fn version_of(key: &str, folder: &str) -> Option<u64> {
 }
 
 fn found(folder: &str, table: LoadedTable) -> Found {
-    let topic = table.pointer.topic();
+    let topic = table.progress.topic;
     let property = |key: &str| table.metadata.properties().get(key).cloned();
     // Tables of the first release do not say their names.
     let topic_name = property(TOPIC_NAME_PROPERTY).unwrap_or_else(|| format!("recovered-{topic}"));
@@ -269,6 +272,7 @@ fn found(folder: &str, table: LoadedTable) -> Found {
         rows: table.total("total-records"),
         updated_ms: table.metadata.last_updated_ms(),
         pointer: table.pointer.clone(),
+        topic,
         topic_name,
     }
 }

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 
 /// Tables that one look at the catalog brings.
 const TABLES_PER_PAGE: usize = 1000;
+/// Namespaces that are looked through.
+const NAMESPACES_MAX: usize = 1000;
 /// Files that one call deletes.
 const FILES_PER_PAGE: usize = 1000;
 
@@ -40,7 +42,7 @@ impl Bridge {
     /// Whatever the metadata store answers; the background job tries again.
     pub async fn remove_table_of(&self, topic: TopicId) -> Result<()> {
         match self.pointers().by_topic(topic).await? {
-            Some(pointer) => self.remove_if_gone(&pointer).await,
+            Some(pointer) => self.remove_if_gone(topic, &pointer).await,
             None => Ok(()),
         }
     }
@@ -50,17 +52,29 @@ impl Bridge {
         let topics = self.topics().await?;
         let known: BTreeMap<TopicId, &str> =
             topics.iter().map(|topic| (topic.id, topic.name.as_str())).collect();
+        // Engines may have given a topic's table another namespace.
+        for namespace in self.namespaces(None, NAMESPACES_MAX).await? {
+            self.remove_tables_in(&namespace, &known).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_tables_in(
+        &self,
+        namespace: &str,
+        known: &BTreeMap<TopicId, &str>,
+    ) -> Result<()> {
         let mut after: Option<String> = None;
         loop {
-            let namespace = &self.config().namespace;
             let page = self.pointers().list(namespace, after.as_deref(), TABLES_PER_PAGE).await?;
             // Asked for one by one are only those that the list lacks; a topic that has gone since
             // changes the list's revision, and the next sweep sees it.
             for pointer in &page {
-                match known.get(&pointer.topic()) {
-                    None => self.remove_if_gone(pointer).await?,
+                let Some(topic) = pointer.topic() else { continue };
+                match known.get(&topic) {
+                    None => self.remove_if_gone(topic, pointer).await?,
                     // So that it is shown, also where its topic wants no table any more.
-                    Some(name) => drop(self.worker(pointer.topic(), name)),
+                    Some(name) => drop(self.worker(topic, name)),
                 }
             }
             match page.last() {
@@ -70,8 +84,7 @@ impl Bridge {
         }
     }
 
-    async fn remove_if_gone(&self, pointer: &TablePointer) -> Result<()> {
-        let topic = pointer.topic();
+    async fn remove_if_gone(&self, topic: TopicId, pointer: &TablePointer) -> Result<()> {
         if self.metadata().topic_by_id(topic).await?.is_some() {
             return Ok(());
         }
@@ -96,7 +109,9 @@ impl Bridge {
         let until_ms = self.metadata().backend().now_ms().await?.saturating_sub(retention_ms);
         for table in removed.iter().filter(|table| table.removed_ms <= until_ms) {
             self.delete_files_of(table).await?;
-            self.forget_marks(table.topic, table.table).await?;
+            if let Some(topic) = table.topic {
+                self.forget_marks(topic, table.table).await?;
+            }
             self.pointers().forget(table).await?;
         }
         Ok(())
@@ -105,12 +120,12 @@ impl Bridge {
     async fn delete_files_of(&self, removed: &RemovedTable) -> Result<()> {
         let store: &dyn ObjectStore = self.store();
         let RemovedTable { topic, table, .. } = *removed;
-        let place = TablePlace::new(store, self.config().cluster, topic, table);
+        let place = TablePlace::of(store, self.config().cluster, topic, table);
         let mut files = 0;
         loop {
             let page = store.list(place.key(), None, FILES_PER_PAGE).await?;
             if page.is_empty() {
-                tracing::info!(%topic, %table, files, "files of a removed table deleted");
+                tracing::info!(%table, files, "files of a removed table deleted");
                 return Ok(());
             }
             files += page.len();

@@ -90,12 +90,62 @@ pub fn iceberg_schema(mapping: &Mapping) -> Result<Schema> {
     builder.build().map_err(|error| iceberg_error("build the table schema", error))
 }
 
+/// A table's schema with the columns that a mapping has beyond its first `known` nodes. What others
+/// have made of the earlier ones stays; members of a struct that they have dropped are not made.
+pub(crate) fn grown_schema(schema: &Schema, mapping: &Mapping, known: NodeIndex) -> Result<Schema> {
+    let fields = grown_members(schema.as_struct().fields(), mapping, ROOT, known);
+    let builder = Schema::builder().with_schema_id(0).with_fields(fields);
+    let builder = builder.with_identifier_field_ids(schema.identifier_field_ids());
+    builder.build().map_err(|error| iceberg_error("build the table schema", error))
+}
+
+fn grown_members(
+    fields: &[NestedFieldRef],
+    mapping: &Mapping,
+    node: NodeIndex,
+    known: NodeIndex,
+) -> Vec<NestedFieldRef> {
+    let by_id = mapping.columns_by_id(node);
+    let grown = fields.iter().map(|field| match by_id.get(&field.id) {
+        Some(column) if *column < known => grown_field(field, mapping, *column, known),
+        _ => field.clone(),
+    });
+    let columns = mapping.node(node).fields.columns.iter();
+    let added = columns.filter(|column| **column >= known).map(|column| member(mapping, *column));
+    grown.chain(added).collect()
+}
+
+fn grown_field(
+    field: &NestedFieldRef,
+    mapping: &Mapping,
+    node: NodeIndex,
+    known: NodeIndex,
+) -> NestedFieldRef {
+    let kind = match (field.field_type.as_ref(), mapping.node(node).element) {
+        (Type::Struct(members), None) => {
+            let members = grown_members(members.fields(), mapping, node, known);
+            Type::Struct(StructType::new(members))
+        }
+        (Type::List(list), Some(element)) => {
+            let element = grown_field(&list.element_field, mapping, element, known);
+            Type::List(ListType::new(element))
+        }
+        _ => return field.clone(),
+    };
+    Arc::new(NestedField { field_type: Box::new(kind), ..field.as_ref().clone() })
+}
+
 /// The same columns as Arrow fields that carry their field ids.
 ///
 /// # Errors
 /// None in practice; `Bug` if the library refuses the schema.
 pub fn arrow_schema(mapping: &Mapping) -> Result<ArrowSchemaRef> {
-    let schema: ArrowSchema = iceberg::arrow::schema_to_arrow_schema(&iceberg_schema(mapping)?)
+    as_arrow(&iceberg_schema(mapping)?)
+}
+
+/// A table's columns as Arrow fields that carry their field ids.
+pub(crate) fn as_arrow(schema: &Schema) -> Result<ArrowSchemaRef> {
+    let schema: ArrowSchema = iceberg::arrow::schema_to_arrow_schema(schema)
         .map_err(|error| iceberg_error("map the table schema to Arrow", error))?;
     Ok(Arc::new(schema))
 }
@@ -137,12 +187,14 @@ fn columns() -> Vec<NestedFieldRef> {
 
 /// The columns of a struct, or of the record.
 fn members(mapping: &Mapping, node: NodeIndex) -> Vec<NestedFieldRef> {
-    let member = |index: &NodeIndex| {
-        let column = mapping.node(*index);
-        let kind = column_type(mapping, *index);
-        Arc::new(NestedField::optional(column.field_id, &*column.name, kind))
-    };
-    mapping.node(node).fields.columns.iter().map(member).collect()
+    let columns = mapping.node(node).fields.columns.iter();
+    columns.map(|column| member(mapping, *column)).collect()
+}
+
+fn member(mapping: &Mapping, index: NodeIndex) -> NestedFieldRef {
+    let column = mapping.node(index);
+    let kind = column_type(mapping, index);
+    Arc::new(NestedField::optional(column.field_id, &*column.name, kind))
 }
 
 fn column_type(mapping: &Mapping, index: NodeIndex) -> Type {

@@ -12,6 +12,7 @@ use crate::place::TablePlace;
 use crate::progress::Progress;
 use floe_env::{Env, Error, Instant, Result};
 use floe_store::ObjectStore;
+use iceberg::spec::SchemaRef;
 use kfs::{PartitionIndex, TopicId, TopicPartition};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,8 +71,16 @@ pub(crate) struct Start {
     pub(crate) is_new: bool,
     /// The table's own columns.
     pub(crate) mapping: Mapping,
+    /// Its schema, where others have changed it.
+    pub(crate) schema: Option<SchemaRef>,
     /// How values become rows.
     pub(crate) encoder: EncoderConfig,
+}
+
+impl Start {
+    fn encoder(&self) -> Result<Encoder> {
+        Encoder::of_table(&self.encoder, self.mapping.clone(), self.schema.clone())
+    }
 }
 
 /// Reads the log and stages files. Cheap to clone.
@@ -96,7 +105,7 @@ impl Stager {
         // Held until the rows are files; these are small, or on the store.
         let _staging = self.stagings.acquire().await.expect("the budget is never closed");
         let mut work = Work {
-            encoder: Some(Encoder::new(&start.encoder, start.mapping.clone())?),
+            encoder: Some(start.encoder()?),
             files: Vec::new(),
             to: start.scanned.clone(),
             gaps: start.gaps.clone(),

@@ -7,7 +7,7 @@
 use crate::budget::{CommitBudget, becomes_look};
 use crate::commit::{
     CommitCounts, CommitEnd, Committer, Gap, LoadedTable, Ownership, Removed, ResumeFrom,
-    StagedFile, TableCounts, TableHead,
+    StagedFile, TableCounts, TableHead, foreign_schema,
 };
 use crate::config::BridgeConfig;
 use crate::encode::{DecodeCounts, EncoderConfig};
@@ -235,11 +235,13 @@ impl Worker {
     pub(crate) async fn refresh_head(&self) -> Result<Option<Arc<TableHead>>> {
         let known = self.head();
         let pointers = &self.shared.pointers;
-        let pointer = match &known {
-            Some(table) => {
-                let known = &table.pointer;
-                pointers.by_name(&known.namespace, &known.name).await?
-            }
+        let same_name = match known.as_ref().map(|table| &table.pointer) {
+            Some(known) => pointers.by_name(&known.namespace, &known.name).await?,
+            None => None,
+        };
+        let pointer = match same_name.filter(|pointer| pointer.topic() == Some(self.topic)) {
+            Some(pointer) => Some(pointer),
+            // It may have got another name.
             None => pointers.by_topic(self.topic).await?,
         };
         match (known, pointer) {
@@ -419,7 +421,11 @@ impl Worker {
     async fn advance(self: Arc<Self>, cut: Vec<PartitionCut>) -> Result<bool> {
         let ends = ends(&cut);
         for _ in 0..OVERTAKEN_MAX {
+            let had_table = self.head().is_some();
             let base = self.refresh().await?;
+            if had_table && base.is_none() {
+                return Err(Error::fenced("the table was dropped"));
+            }
             if let Some(reason) = base.as_ref().and_then(|table| table.stopped.as_ref()) {
                 return Err(Error::fenced(format!("table is stopped: {reason}")));
             }
@@ -464,6 +470,7 @@ impl Worker {
             scanned,
             gaps,
             is_new: base.is_none(),
+            schema: base.and_then(|base| foreign_schema(&base.mapping, &base.metadata)),
             mapping: base.map_or_else(Mapping::new, |base| base.mapping.clone()),
             encoder: EncoderConfig { format, limits },
         };

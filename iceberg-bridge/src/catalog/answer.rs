@@ -1,7 +1,8 @@
 //! Answers that are no success: the specification's JSON error bodies. Status codes follow what
-//! engines tell apart: 403 for a write, 404 with the exact type for what is missing, 503 for what
-//! may work later.
+//! engines tell apart: 401 without a good token, 403 for a write, 404 with the exact type for what
+//! is missing, 409 for what others were faster with, 503 for what may work later.
 
+use crate::external::Rejection;
 use axum::Json;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -48,8 +49,19 @@ impl Refusal {
     }
 
     pub(super) fn read_only() -> Self {
-        let message = "tables are written by their topics only: produce records instead".to_owned();
+        let message = "tables are written by their topics only: produce records instead, or let \
+                       engines write too with iceberg.external_write = true"
+            .to_owned();
         Self { status: StatusCode::FORBIDDEN, kind: "ForbiddenException", message }
+    }
+
+    pub(super) fn not_authorized(message: &str) -> Self {
+        let (status, kind) = (StatusCode::UNAUTHORIZED, "NotAuthorizedException");
+        Self { status, kind, message: message.to_owned() }
+    }
+
+    fn conflict(kind: &'static str, message: String) -> Self {
+        Self { status: StatusCode::CONFLICT, kind, message }
     }
 
     pub(super) fn unsupported() -> Self {
@@ -88,15 +100,42 @@ impl From<Error> for Refusal {
     }
 }
 
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::NoSuchTable(table) => Self::no_such_table(&table.namespace, &table.name),
+            Rejection::NoSuchNamespace(namespace) => Self::no_such_namespace(&namespace),
+            Rejection::AlreadyExists(name) => {
+                Self::conflict("AlreadyExistsException", format!("`{name}` exists already"))
+            }
+            Rejection::NamespaceNotEmpty(name) => {
+                let message = format!("namespace `{name}` has tables");
+                Self::conflict("NamespaceNotEmptyException", message)
+            }
+            Rejection::Conflict(message) => Self::conflict("CommitFailedException", message),
+            Rejection::Invalid(message) => Self::bad_request(message),
+            // The client must not take the change's files for garbage.
+            Rejection::Failed(error) if error.kind() == ErrorKind::UnknownOutcome => Self {
+                status: StatusCode::GATEWAY_TIMEOUT,
+                kind: "CommitStateUnknownException",
+                message: error.to_string(),
+            },
+            Rejection::Failed(error) => error.into(),
+        }
+    }
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let code = self.status.as_u16();
         let error = json!({ "message": self.message, "type": self.kind, "code": code });
         let body = Json(json!({ "error": error }));
-        let retry: Option<[(HeaderName, &str); 1]> = (self.status
-            == StatusCode::SERVICE_UNAVAILABLE)
-            .then_some([(header::RETRY_AFTER, RETRY_AFTER_S)]);
-        match retry {
+        let more: Option<[(HeaderName, &str); 1]> = match self.status {
+            StatusCode::SERVICE_UNAVAILABLE => Some([(header::RETRY_AFTER, RETRY_AFTER_S)]),
+            StatusCode::UNAUTHORIZED => Some([(header::WWW_AUTHENTICATE, "Bearer")]),
+            _ => None,
+        };
+        match more {
             Some(headers) => (self.status, headers, body).into_response(),
             None => (self.status, body).into_response(),
         }

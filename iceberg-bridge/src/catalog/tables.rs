@@ -1,112 +1,191 @@
-//! Tables: listed in pages, loaded with a look.
+//! Tables, as they are read: listed in pages, loaded with a look.
 
 use super::answer::Refusal;
+use super::credentials::{self, StorageCredential};
+use super::pages::{PageQuery, cut};
 use super::{Warehouse, namespaces};
 use crate::bridge::Bridge;
-use crate::commit::LoadedTable;
-use crate::look::Behind;
+use crate::external::{TableName, Version};
+use crate::look::{Behind, LookAnswer};
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use floe_env::Error;
+use floe_env::{Error, Result as EnvResult};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-
-/// Tables on one page at most.
-const PAGE_TABLES_MAX: usize = 1000;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 type TablePath = Path<(String, String, String)>;
 
-#[derive(Debug, Deserialize)]
-pub(super) struct PageQuery {
-    #[serde(rename = "pageToken")]
-    page_token: Option<String>,
-    #[serde(rename = "pageSize")]
-    page_size: Option<usize>,
-}
-
-/// The page token is the last name of the page before.
 pub(super) async fn list(
     State(bridge): State<Bridge>,
     Path((prefix, namespace)): Path<(String, String)>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<Value>, Refusal> {
     let warehouse = Warehouse::named(&prefix)?;
-    namespaces::check(&bridge, &namespace)?;
-    let limit = query.page_size.unwrap_or(PAGE_TABLES_MAX).min(PAGE_TABLES_MAX);
-    if limit == 0 {
-        return Err(Refusal::bad_request("pageSize must be positive".to_owned()));
-    }
-    let after = query.page_token.as_deref().filter(|token| !token.is_empty());
+    namespaces::check(&bridge, &namespace).await?;
+    let (after, limit) = (query.after(), query.limit()?);
     let mut names = match warehouse {
-        Warehouse::Relaxed => bridge.made_table_names(after, limit + 1).await?,
-        Warehouse::Fresh => bridge.table_names(after, limit + 1).await?,
+        Warehouse::Relaxed => bridge.made_table_names(&namespace, after, limit).await?,
+        Warehouse::Fresh => bridge.table_names_in(&namespace, after, limit).await?,
     };
-    let is_last = names.len() <= limit;
-    names.truncate(limit);
-    let next = names.last().filter(|_| !is_last).cloned();
+    let next = cut(&mut names, limit);
     let identifier = |name: &String| json!({ "namespace": [namespace], "name": name });
     let identifiers: Vec<Value> = names.iter().map(identifier).collect();
     Ok(Json(json!({ "identifiers": identifiers, "next-page-token": next })))
 }
 
+#[derive(Debug, Deserialize)]
+pub(super) struct LoadQuery {
+    snapshots: Option<String>,
+}
+
+/// Spark reads `kafka.orders.snapshots` as a table of that name first, and looks for the snapshots
+/// of `kafka.orders` only where the answer is that there is no such *table*: so an unknown
+/// namespace is not told apart.
 pub(super) async fn load(
     State(bridge): State<Bridge>,
     Path((prefix, namespace, name)): TablePath,
+    Query(query): Query<LoadQuery>,
+    headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let warehouse = Warehouse::named(&prefix)?;
-    check_namespace(&bridge, &namespace, &name)?;
-    let (table, behind) = match warehouse {
-        Warehouse::Relaxed => (bridge.newest(&name).await?, None),
-        Warehouse::Fresh => {
-            let answer = bridge.look(&name).await?;
-            let behind = answer.as_ref().and_then(|answer| answer.behind);
-            (answer.map(|answer| answer.table), behind)
-        }
-    };
-    let table = table.ok_or_else(|| Refusal::no_such_table(&namespace, &name))?;
+    let table = TableName::new(&namespace, &name);
+    let found = newest(&bridge, warehouse, &table).await?;
+    let (version, behind) = found.ok_or_else(|| Refusal::no_such_table(&namespace, &name))?;
     if let Some(behind) = behind.filter(|_| bridge.config().refuse_late_looks) {
         let records = behind.records;
         let message = format!("table `{name}` is {records} records behind its topic");
         return Err(Refusal::unavailable(message));
     }
-    Ok(load_result(&bridge, &table, behind)?)
+    let answer = LoadAnswer {
+        version: &version,
+        behind,
+        has_refs_only: query.snapshots.as_deref() == Some("refs"),
+        has_keys: credentials::are_asked_for(&headers),
+    };
+    Ok(answer.respond(&bridge, &headers)?)
 }
 
-/// Spark reads `kafka.orders.snapshots` as a table of that name first, and looks for the snapshots
-/// of `kafka.orders` only where the answer is that there is no such *table*.
-fn check_namespace(bridge: &Bridge, namespace: &str, table: &str) -> Result<(), Refusal> {
-    namespaces::check(bridge, namespace).map_err(|_| Refusal::no_such_table(namespace, table))
+/// The newest version; a topic's table is brought to its topic's end before, unless the warehouse
+/// is the relaxed one.
+async fn newest(
+    bridge: &Bridge,
+    warehouse: Warehouse,
+    table: &TableName,
+) -> EnvResult<Option<(Version, Option<Behind>)>> {
+    let looked = |answer: LookAnswer| (Version::of(&answer.table), answer.behind);
+    let is_topics = table.namespace == bridge.config().namespace;
+    match (bridge.pointer_of(table).await?, warehouse) {
+        (Some(pointer), _) if pointer.topic().is_none() => {
+            Ok(Some((bridge.external_version(&pointer).await?, None)))
+        }
+        (Some(pointer), Warehouse::Relaxed) => {
+            let newest = bridge.newest_by(&pointer).await?;
+            Ok(newest.map(|table| (Version::of(&table), None)))
+        }
+        (Some(pointer), Warehouse::Fresh) => Ok(bridge.look_by(&pointer).await?.map(looked)),
+        // The topic may have its first records, and no table yet.
+        (None, Warehouse::Fresh) if is_topics => Ok(bridge.look(&table.name).await?.map(looked)),
+        (None, _) => Ok(None),
+    }
+}
+
+/// What a load is answered with.
+pub(super) struct LoadAnswer<'a> {
+    pub(super) version: &'a Version,
+    pub(super) behind: Option<Behind>,
+    /// Only snapshots that a branch or tag names.
+    pub(super) has_refs_only: bool,
+    /// The client asks for keys.
+    pub(super) has_keys: bool,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct LoadTableResult<'a> {
-    metadata_location: &'a str,
-    metadata: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata_location: Option<&'a str>,
+    metadata: Cow<'a, RawValue>,
     config: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    storage_credentials: Vec<StorageCredential>,
 }
 
-fn load_result(
-    bridge: &Bridge,
-    table: &LoadedTable,
-    behind: Option<Behind>,
-) -> Result<Response, Error> {
-    let mut config = bridge.config().client_config.clone();
-    if let Some(behind) = behind {
-        config.insert("floe.behind-records".to_owned(), behind.records.to_string());
-        config.insert("floe.behind-ms".to_owned(), behind.ms.to_string());
+impl LoadAnswer<'_> {
+    /// 304 where the client has this very answer; a version that lacks records has no tag.
+    pub(super) fn respond(&self, bridge: &Bridge, headers: &HeaderMap) -> EnvResult<Response> {
+        let tag = self.tag();
+        if tag.as_ref().is_some_and(|tag| is_known(headers, tag)) {
+            return Ok(
+                (StatusCode::NOT_MODIFIED, [(ETAG, tag.unwrap_or_default())]).into_response()
+            );
+        }
+        let body = self.body(bridge)?;
+        let content = (CONTENT_TYPE, "application/json".to_owned());
+        Ok(match tag {
+            Some(tag) => ([content, (ETAG, tag)], body).into_response(),
+            None => ([content], body).into_response(),
+        })
     }
-    let not_json = |error| Error::corrupt("table metadata is no JSON").with_source(error);
-    let metadata = serde_json::from_slice(&table.metadata_json).map_err(not_json)?;
-    let result =
-        LoadTableResult { metadata_location: &table.pointer.metadata_location, metadata, config };
-    let body = serde_json::to_vec(&result).map_err(not_json)?;
-    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+
+    /// A metadata file is never written twice, so its name tells one answer from all others.
+    fn tag(&self) -> Option<String> {
+        let location = self.version.location.as_ref().filter(|_| self.behind.is_none())?;
+        let (_, file) = location.rsplit_once('/')?;
+        let snapshots = if self.has_refs_only { "refs" } else { "all" };
+        let keys = if self.has_keys { "keys" } else { "none" };
+        Some(format!("\"{file}-{snapshots}-{keys}\""))
+    }
+
+    fn body(&self, bridge: &Bridge) -> EnvResult<Vec<u8>> {
+        let mut config = bridge.config().client_config.clone();
+        if let Some(behind) = self.behind {
+            config.insert("floe.behind-records".to_owned(), behind.records.to_string());
+            config.insert("floe.behind-ms".to_owned(), behind.ms.to_string());
+        }
+        let keys = bridge.config().catalog.read_keys.as_ref().filter(|_| self.has_keys);
+        config.extend(keys.map(|keys| keys.config()).into_iter().flatten());
+        let location = self.version.place.url();
+        let result = LoadTableResult {
+            metadata_location: self.version.location.as_deref(),
+            metadata: self.metadata()?,
+            config,
+            storage_credentials: keys.map(|keys| keys.for_location(location)).into_iter().collect(),
+        };
+        serde_json::to_vec(&result).map_err(not_json)
+    }
+
+    fn metadata(&self) -> EnvResult<Cow<'_, RawValue>> {
+        let json = self.version.metadata_json.as_ref();
+        if !self.has_refs_only {
+            return serde_json::from_slice(json).map(Cow::Borrowed).map_err(not_json);
+        }
+        let mut metadata: Value = serde_json::from_slice(json).map_err(not_json)?;
+        let refs = metadata["refs"].as_object().into_iter().flat_map(|refs| refs.values());
+        let named: BTreeSet<i64> =
+            refs.filter_map(|reference| reference["snapshot-id"].as_i64()).collect();
+        if let Some(snapshots) = metadata["snapshots"].as_array_mut() {
+            let is_named = |snapshot: &Value| snapshot["snapshot-id"].as_i64();
+            snapshots.retain(|snapshot| is_named(snapshot).is_some_and(|id| named.contains(&id)));
+        }
+        to_raw_value(&metadata).map(Cow::Owned).map_err(not_json)
+    }
+}
+
+fn not_json(error: serde_json::Error) -> Error {
+    Error::corrupt("table metadata is no JSON").with_source(error)
+}
+
+/// Whether the client says that it has an answer with this tag.
+fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut tags = values.flat_map(|text| text.split(',')).map(str::trim);
+    tags.any(|known| known.strip_prefix("W/").unwrap_or(known) == tag || known == "*")
 }
 
 /// HEAD: whether there is such a table, without a look.
@@ -115,32 +194,28 @@ pub(super) async fn exists(
     Path((prefix, namespace, name)): TablePath,
 ) -> Result<StatusCode, Refusal> {
     Warehouse::named(&prefix)?;
-    check_namespace(&bridge, &namespace, &name)?;
-    if bridge.exists(&name).await? {
-        return Ok(StatusCode::NO_CONTENT);
+    match bridge.pointer_of(&TableName::new(&namespace, &name)).await? {
+        Some(_) => Ok(StatusCode::NO_CONTENT),
+        None => Err(Refusal::no_such_table(&namespace, &name)),
     }
-    Err(Refusal::no_such_table(&namespace, &name))
+}
+
+/// Keys for a table, without a look.
+pub(super) async fn load_credentials(
+    State(bridge): State<Bridge>,
+    Path((prefix, namespace, name)): TablePath,
+) -> Result<Json<Value>, Refusal> {
+    Warehouse::named(&prefix)?;
+    let found = bridge.pointer_of(&TableName::new(&namespace, &name)).await?;
+    let pointer = found.ok_or_else(|| Refusal::no_such_table(&namespace, &name))?;
+    let keys = bridge.config().catalog.read_keys.as_ref();
+    let keys: Vec<StorageCredential> =
+        keys.map(|keys| keys.for_location(bridge.place_of(&pointer).url())).into_iter().collect();
+    Ok(Json(json!({ "storage-credentials": keys })))
 }
 
 /// Engines report what they scanned and committed; it is taken and not kept.
 pub(super) async fn take_metrics(Path((prefix, _, _)): TablePath) -> Result<StatusCode, Refusal> {
     Warehouse::named(&prefix)?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// There are no views. Trino asks for one before each table, and takes only this answer for "none".
-pub(super) async fn load_view(
-    Path((prefix, namespace, name)): TablePath,
-) -> Result<StatusCode, Refusal> {
-    Warehouse::named(&prefix)?;
-    Err(Refusal::no_such_view(&namespace, &name))
-}
-
-pub(super) async fn list_views(
-    State(bridge): State<Bridge>,
-    Path((prefix, namespace)): Path<(String, String)>,
-) -> Result<Json<Value>, Refusal> {
-    Warehouse::named(&prefix)?;
-    namespaces::check(&bridge, &namespace)?;
-    Ok(Json(json!({ "identifiers": [], "next-page-token": null })))
 }

@@ -1,11 +1,12 @@
 //! The schema's change inside a commit: columns that a mapping has gained, and which mapping a
 //! table's version has. Pure.
 
+use super::binding::bound;
 use crate::error::iceberg_error;
 use crate::mapping::{MAPPING_STATE_PROPERTY, MAPPING_VERSION, Mapping};
-use crate::schema::iceberg_schema;
-use floe_env::Result;
-use iceberg::spec::{SchemaRef, TableMetadata, TableMetadataBuilder};
+use crate::schema::grown_schema;
+use floe_env::{Error, Result};
+use iceberg::spec::{Schema, SchemaRef, TableMetadata, TableMetadataBuilder};
 use std::collections::BTreeSet;
 
 /// Table property: the version of the mapping from records to columns.
@@ -22,18 +23,13 @@ pub(super) fn recorded_mapping(metadata: &TableMetadata) -> Result<Mapping, Stri
     mapping.map_err(|error| error.to_string())
 }
 
-/// The mapping of a version, or why its columns must not be touched.
+/// The mapping of a version, bound to its schema, or why its rows cannot be written.
 pub(super) fn mapping_of(metadata: &TableMetadata) -> Result<Mapping, String> {
-    let mapping = recorded_mapping(metadata)?;
-    let ours = iceberg_schema(&mapping).map_err(|error| error.to_string())?;
-    if ours.as_struct() != metadata.current_schema().as_struct() {
-        return Err("its columns are not those of its mapping: others have changed them".to_owned());
-    }
-    Ok(mapping)
+    bound(recorded_mapping(metadata)?, metadata)
 }
 
-/// A builder of the version after `metadata` with the columns of `mapping`, and the id of its
-/// schema. Schemas that no kept snapshot was made with are left out.
+/// A builder of the version after `metadata` with the columns that `mapping` has gained, and the id
+/// of its schema. Schemas that no kept snapshot was made with are left out.
 pub(super) fn with_columns(
     metadata: TableMetadata,
     metadata_location: Option<String>,
@@ -45,21 +41,32 @@ pub(super) fn with_columns(
     let known = metadata.properties().get(MAPPING_STATE_PROPERTY);
     let is_same = known == Some(&packed) || known.is_none() && mapping.leaves() == 0;
     let ids = |schema: &SchemaRef| schema.schema_id();
+    let grown = if is_same { None } else { grown_of(&metadata, mapping)? };
     let newest = metadata.schemas_iter().map(ids).max().unwrap_or(0);
-    let schema_id = if is_same { metadata.current_schema_id() } else { newest + 1 };
+    let schema_id = if grown.is_some() { newest + 1 } else { metadata.current_schema_id() };
     let kept = metadata.snapshots().filter(|kept| !expired_snapshots.contains(&kept.snapshot_id()));
     let mut used: BTreeSet<i32> = kept.filter_map(|snapshot| snapshot.schema_id()).collect();
     used.insert(schema_id);
     let unused: Vec<i32> =
         metadata.schemas_iter().map(ids).filter(|id| !used.contains(id)).collect();
     let mut builder = metadata.into_builder(metadata_location);
-    if !is_same {
-        let schema = iceberg_schema(mapping)?;
+    if let Some(schema) = grown {
         let schema = schema.into_builder().with_schema_id(schema_id).build().map_err(failed)?;
-        let properties = [(MAPPING_STATE_PROPERTY.to_owned(), packed)].into_iter().collect();
         builder = builder.add_schema(schema).map_err(failed)?;
         builder = builder.set_current_schema(schema_id).map_err(failed)?;
+    }
+    if !is_same {
+        let properties = [(MAPPING_STATE_PROPERTY.to_owned(), packed)].into_iter().collect();
         builder = builder.set_properties(properties).map_err(failed)?;
     }
     Ok((builder.remove_schemas(&unused).map_err(failed)?, schema_id))
+}
+
+/// The schema with what the mapping has gained. `None` where that is nothing: others have dropped
+/// the struct that it would be in.
+fn grown_of(metadata: &TableMetadata, mapping: &Mapping) -> Result<Option<Schema>> {
+    let known = recorded_mapping(metadata).map_err(Error::corrupt)?.node_count();
+    let schema = metadata.current_schema();
+    let grown = grown_schema(schema, mapping, known)?;
+    Ok((grown.as_struct() != schema.as_struct()).then_some(grown))
 }

@@ -7,7 +7,7 @@ use floe_env::{Error, Result};
 use iceberg::io::FileIO;
 use iceberg::spec::{
     DataFile, FormatVersion, Manifest, ManifestFile, ManifestList, ManifestListWriter,
-    ManifestWriterBuilder, PartitionSpec, SchemaRef, UNASSIGNED_SEQUENCE_NUMBER,
+    ManifestStatus, ManifestWriterBuilder, PartitionSpec, SchemaRef, UNASSIGNED_SEQUENCE_NUMBER,
 };
 
 /// A file of an earlier commit, with the numbers that it keeps.
@@ -37,10 +37,10 @@ pub(super) enum Entries {
 
 /// Which snapshot a manifest is written for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SnapshotPlace {
-    pub(super) id: i64,
-    pub(super) parent: Option<i64>,
-    pub(super) sequence_number: i64,
+pub(crate) struct SnapshotPlace {
+    pub(crate) id: i64,
+    pub(crate) parent: Option<i64>,
+    pub(crate) sequence_number: i64,
 }
 
 /// Encodes a manifest that will stand at `url`.
@@ -82,8 +82,47 @@ pub(super) async fn encode_manifest(
     Ok((manifest, read_back(&memory, url).await?))
 }
 
+/// Encodes a manifest again that will stand at `url`, with other entries for the same files.
+pub(crate) async fn encode_relocated(
+    url: &str,
+    file: &ManifestFile,
+    manifest: &Manifest,
+    renamed: impl Fn(&DataFile) -> Result<DataFile>,
+) -> Result<Bytes> {
+    let failed = |error| iceberg_error("encode a manifest", error);
+    let memory = FileIO::new_with_memory();
+    let output = memory.new_output(url).map_err(failed)?;
+    let shape = manifest.metadata();
+    let (schema, spec) = (shape.schema().clone(), shape.partition_spec().clone());
+    let builder = ManifestWriterBuilder::new(output, Some(file.added_snapshot_id), schema, spec);
+    let mut writer = builder.build_v2_data();
+    for entry in manifest.entries() {
+        let data_file = renamed(entry.data_file())?;
+        let number = entry.sequence_number();
+        let written = match entry.status() {
+            ManifestStatus::Added => {
+                writer.add_file(data_file, number.unwrap_or(UNASSIGNED_SEQUENCE_NUMBER))
+            }
+            status => {
+                let number = number.unwrap_or(file.sequence_number);
+                let own = entry.file_sequence_number.or(Some(file.sequence_number));
+                match status {
+                    ManifestStatus::Deleted => writer.add_delete_file(data_file, number, own),
+                    _ => {
+                        let id = entry.snapshot_id().unwrap_or(file.added_snapshot_id);
+                        writer.add_existing_file(data_file, id, number, own)
+                    }
+                }
+            }
+        };
+        written.map_err(failed)?;
+    }
+    writer.write_manifest_file().await.map_err(failed)?;
+    read_back(&memory, url).await
+}
+
 /// Encodes a manifest list that will stand at `url`.
-pub(super) async fn encode_list(
+pub(crate) async fn encode_list(
     url: &str,
     snapshot: SnapshotPlace,
     manifests: &[ManifestFile],

@@ -12,6 +12,7 @@
 //! * Files of an attempt that certainly failed are deleted; those of an unknown one are left to the
 //!   orphan sweep, which fences every commit whose files it may have deleted.
 
+mod binding;
 mod columns;
 mod expiry;
 mod garbage;
@@ -31,12 +32,14 @@ mod tests;
 #[cfg(test)]
 pub(crate) mod tests_support;
 
+pub(crate) use binding::foreign_schema;
 pub use columns::MAPPING_PROPERTY;
 pub use expiry::ExpiryRules;
 pub use head::{TableCounts, TableHead};
 pub(crate) use kind::Removed;
 pub use kind::{RESUMED_KEY, TRIMMED_KEY};
-pub(crate) use outcome::{delete_unnamed, put};
+pub(crate) use manifest::{SnapshotPlace, encode_list, encode_relocated};
+pub(crate) use outcome::{Moved, delete_unnamed, put, until_known};
 pub use resume::ResumeFrom;
 pub use snapshot::Ownership;
 pub use staged::{Gap, Staged, StagedFile};
@@ -44,6 +47,7 @@ pub use table::{
     CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, RESCUED_ROWS_KEY, TABLE_NAME_PROPERTY, TAG,
     TOPIC_NAME_PROPERTY, TOPIC_PROPERTY, UNDECODABLE_ROWS_KEY,
 };
+pub(crate) use table::{is_compressed, metadata_file, read_metadata};
 
 use crate::encode::DecodeCounts;
 use crate::names;
@@ -56,8 +60,7 @@ use futures::stream::{self, StreamExt};
 use iceberg::spec::{DataFile, ManifestFile, SnapshotRef, TableMetadata};
 use kfs::{ClusterId, TopicId};
 use kind::Kind;
-use manifest::{Entries, SnapshotPlace, encode_list, encode_manifest};
-use outcome::{Moved, until_known};
+use manifest::{Entries, encode_manifest};
 use refs::Refs;
 use rewrite::Rewriting;
 use snapshot::{Addition, Version, empty_table, next_snapshot, next_version};
@@ -277,7 +280,7 @@ impl Committer {
                 return Ok(self.committed(place, pointer, staged, prepared));
             }
             self.counts.conflicts.fetch_add(1, Ordering::Relaxed);
-            let topic = base.pointer.topic();
+            let topic = base.progress.topic;
             let Some(current) = self.load_after(moved, topic, &staged, &prepared).await? else {
                 self.discard(&staged, &prepared).await;
                 return Ok(CommitEnd::Overtaken);
@@ -512,13 +515,16 @@ impl Committer {
         staged: Staged,
         prepared: Prepared,
     ) -> CommitEnd {
+        // As it will be read; what was just made of it fits it.
+        let mapping = binding::bound(staged.mapping.clone(), &prepared.metadata);
+        let mapping = mapping.unwrap_or(staged.mapping);
         let head = TableHead {
             pointer,
             place,
             refs: prepared.refs,
             manifests: prepared.manifests,
             progress: staged.to,
-            mapping: staged.mapping,
+            mapping,
             stopped: None,
             counts: table::counts_of(&prepared.metadata),
             file: prepared.metadata_file,

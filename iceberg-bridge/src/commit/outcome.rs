@@ -17,7 +17,7 @@ const PUT_TRIES_MAX: usize = 3;
 
 /// What became of a move of the pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moved {
+pub(crate) enum Moved {
     Applied,
     Rejected,
     /// Rejected after a try that may have worked: the table tells.
@@ -25,7 +25,7 @@ pub(super) enum Moved {
 }
 
 /// Makes a move until its outcome is known.
-pub(super) async fn until_known<Moving>(
+pub(crate) async fn until_known<Moving>(
     env: &Env,
     mut make: impl FnMut() -> Moving,
 ) -> Result<Moved>

@@ -9,7 +9,7 @@
 //! * `from-here`: the table goes on behind what Floe committed last. What main has lost stays lost,
 //!   and is noted as a gap.
 
-use super::columns::{mapping_of, recorded_mapping};
+use super::columns::mapping_of;
 use super::kind::{Kind, KnownStop};
 use super::table::{Maps, maps, owner_problem};
 use super::{CommitEnd, Committer, Gap, LoadedTable, Staged};
@@ -59,13 +59,13 @@ impl Committer {
         let Some(reason) = &base.stopped else {
             return Err(Error::invalid("the table is not stopped"));
         };
-        let metadata = &base.metadata;
-        if let Some(problem) = owner_problem(metadata, self.cluster, &base.pointer) {
+        let (metadata, topic) = (&base.metadata, base.progress.topic);
+        if let Some(problem) = owner_problem(metadata, (self.cluster, topic), base.pointer.table_id)
+        {
             return Err(Error::fenced(format!("the table cannot be resumed: {problem}")));
         }
-        let mapping = checked_mapping(metadata)?;
-        let topic = base.pointer.topic();
         let maps = maps(metadata).map_err(Error::corrupt)?;
+        let mapping = checked_mapping(metadata, &maps)?;
         if from == ResumeFrom::Rewind && maps.is_history_expired {
             let remedy = "resume it from here, or let main name one of Floe's snapshots first";
             return Err(Error::invalid(format!(
@@ -121,9 +121,13 @@ fn left_out(held: &Progress, to: &Progress) -> Vec<Gap> {
     missing.map(gap).collect()
 }
 
-/// The recorded mapping, whose columns must be there, and no others.
-fn checked_mapping(metadata: &TableMetadata) -> Result<Mapping> {
-    let mapping = recorded_mapping(metadata).map_err(Error::invalid)?;
+/// The mapping, whose rows must fit. Whoever replaces a table may give its columns other ids: they
+/// must then be what they were, by name too.
+fn checked_mapping(metadata: &TableMetadata, maps: &Maps) -> Result<Mapping> {
+    let mapping = mapping_of(metadata).map_err(Error::invalid)?;
+    if maps.main.is_some() || maps.is_history_expired {
+        return Ok(mapping);
+    }
     let (ours, theirs) = (iceberg_schema(&mapping)?, metadata.current_schema());
     for own in ours.as_struct().fields() {
         let found = theirs.as_struct().field_by_id(own.id);
@@ -134,11 +138,5 @@ fn checked_mapping(metadata: &TableMetadata) -> Result<Mapping> {
             )));
         }
     }
-    let mut others = theirs.as_struct().fields().iter();
-    match others.find(|field| field.required && ours.field_by_id(field.id).is_none()) {
-        Some(field) => {
-            Err(Error::invalid(format!("column {} is required, and no record has it", field.name)))
-        }
-        None => mapping_of(metadata).map_err(Error::invalid),
-    }
+    Ok(mapping)
 }

@@ -215,9 +215,10 @@ fn summary(metadata: &TableMetadata, addition: &Addition<'_>) -> Summary {
         total("total-data-files", added.files, removed.files),
         total("total-records", added.records, removed.records),
         total("total-files-size", added.bytes, removed.bytes),
-        ("total-delete-files", "0".to_owned()),
-        ("total-position-deletes", "0".to_owned()),
-        ("total-equality-deletes", "0".to_owned()),
+        // We make no deletes, and those of others stay.
+        total("total-delete-files", 0, 0),
+        total("total-position-deletes", 0, 0),
+        total("total-equality-deletes", 0, 0),
         (PROGRESS_KEY, addition.progress.pack()),
     ]);
     if removed.files > 0 {

@@ -21,6 +21,7 @@ use kfs::{ClusterId, TopicId};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Table property: how its metadata files are compressed.
 pub(super) const METADATA_CODEC_PROPERTY: &str = "write.metadata.compression-codec";
@@ -76,10 +77,11 @@ impl LoadedTable {
         cluster: ClusterId,
         pointer: TablePointer,
     ) -> Result<Self> {
-        let place = TablePlace::new(store, cluster, pointer.topic(), pointer.table_id);
+        let topic = pointer.topic().ok_or_else(|| Error::bug("no topic's table"))?;
+        let place = TablePlace::new(store, cluster, topic, pointer.table_id);
         let file = get(store, &place.key_of(&pointer.metadata_location)?).await?;
         // Of a thousand snapshots it takes milliseconds, and looks are on the connections' threads.
-        let decoding = env.blocking(move || Decoded::of(file, cluster, pointer, place));
+        let decoding = env.blocking(move || Decoded::of(file, (cluster, topic), pointer, place));
         let Decoded { mut head, metadata, metadata_json, list } = decoding.await?;
         if let Some(url) = list {
             head.manifests = parse_list(&url, &get(store, &head.place.key_of(&url)?).await?)?;
@@ -89,7 +91,7 @@ impl LoadedTable {
 
     /// Why it is not the table of the pointer's topic, if so.
     pub(crate) fn owner_problem(&self, cluster: ClusterId) -> Option<String> {
-        owner_problem(&self.metadata, cluster, &self.pointer)
+        owner_problem(&self.metadata, (cluster, self.progress.topic), self.pointer.table_id)
     }
 
     /// The furthest that it ever got, as far as it says: also where it is stopped, behind which
@@ -148,13 +150,12 @@ struct Decoded {
 impl Decoded {
     fn of(
         file: Bytes,
-        cluster: ClusterId,
+        (cluster, topic): (ClusterId, TopicId),
         pointer: TablePointer,
         place: TablePlace,
     ) -> Result<Self> {
-        let topic = pointer.topic();
         let (metadata, metadata_json) = metadata_of(&file, &pointer.metadata_location)?;
-        let owner = owner_problem(&metadata, cluster, &pointer);
+        let owner = owner_problem(&metadata, (cluster, topic), pointer.table_id);
         let current = metadata.current_snapshot().filter(|_| owner.is_none());
         let list = current.map(|snapshot| snapshot.manifest_list().to_owned());
         let judged = owner.map_or_else(|| judge(&metadata, topic), Err);
@@ -197,6 +198,18 @@ pub(super) fn summary_value<'a>(snapshot: &'a Snapshot, key: &str) -> Option<&'a
     snapshot.summary().additional_properties.get(key).map(String::as_str)
 }
 
+/// A metadata file, as JSON and as what it means.
+pub(crate) async fn read_metadata(
+    env: &Env,
+    store: &dyn ObjectStore,
+    key: &str,
+) -> Result<(Bytes, TableMetadata)> {
+    let (file, location) = (get(store, key).await?, key.to_owned());
+    // As of topics' tables, not on the connections' threads.
+    let (metadata, json) = env.blocking(move || metadata_of(&file, &location)).await?;
+    Ok((json, metadata))
+}
+
 /// Floe's newest snapshot carries such counts on: those that others make do not.
 pub(super) fn life_count(metadata: &TableMetadata, key: &str) -> u64 {
     let own = metadata.snapshot_for_ref(TAG);
@@ -212,10 +225,9 @@ pub(super) async fn get(store: &dyn ObjectStore, key: &str) -> Result<Bytes> {
 /// Why a table is not this topic's, if so: it is never written, and never resumed.
 pub(super) fn owner_problem(
     metadata: &TableMetadata,
-    cluster: ClusterId,
-    pointer: &TablePointer,
+    (cluster, topic): (ClusterId, TopicId),
+    table: Uuid,
 ) -> Option<String> {
-    let topic = pointer.topic();
     let property = |key| metadata.properties().get(key).map_or("none", String::as_str);
     for (key, ours) in
         [(CLUSTER_PROPERTY, cluster.to_string()), (TOPIC_PROPERTY, topic.to_string())]
@@ -224,9 +236,9 @@ pub(super) fn owner_problem(
             return Some(format!("not ours: {key} is {}, not {ours}", property(key)));
         }
     }
-    if metadata.uuid() != pointer.table_id {
-        let (uuid, ours) = (metadata.uuid(), pointer.table_id);
-        return Some(format!("not ours: the table's uuid is {uuid}, not {ours}"));
+    if metadata.uuid() != table {
+        let uuid = metadata.uuid();
+        return Some(format!("not ours: the table's uuid is {uuid}, not {table}"));
     }
     match maps(metadata).ok()?.main {
         Some(main) if main.topic != topic => {
@@ -319,7 +331,7 @@ const LISTS: [(&str, &str); 4] = [
 
 /// Metadata as JSON, and as a file: compressed where the table says so. Keys and lists are sorted,
 /// so that the same version is the same bytes: the library's own order changes from run to run.
-pub(super) fn metadata_file(metadata: &TableMetadata) -> Result<(Bytes, Bytes)> {
+pub(crate) fn metadata_file(metadata: &TableMetadata) -> Result<(Bytes, Bytes)> {
     let failed = |error| Error::bug("encode table metadata").with_source(error);
     let encode = |error| Error::bug("encode table metadata").with_source(error);
     let mut sorted = serde_json::to_value(metadata).map_err(encode)?;
@@ -338,7 +350,7 @@ pub(super) fn metadata_file(metadata: &TableMetadata) -> Result<(Bytes, Bytes)> 
 }
 
 /// Whether the table's metadata files are compressed.
-pub(super) fn is_compressed(metadata: &TableMetadata) -> bool {
+pub(crate) fn is_compressed(metadata: &TableMetadata) -> bool {
     let codec = metadata.properties().get(METADATA_CODEC_PROPERTY);
     codec.is_some_and(|codec| codec.eq_ignore_ascii_case("gzip"))
 }

@@ -8,7 +8,7 @@ use crate::schema::{COLUMN_NAMES, field};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::{DataType, SchemaRef, TimeUnit};
 use std::collections::BTreeSet;
 
 /// Characters of a string that its bound has.
@@ -21,7 +21,21 @@ const COUNTED_COLUMNS_MAX: usize = 100;
 /// The least and greatest value of a column in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Bounds {
-    /// Of whole numbers and timestamps.
+    /// Of whole numbers of 32 bits.
+    Int {
+        /// No value is less.
+        min: i32,
+        /// No value is greater.
+        max: i32,
+    },
+    /// Of timestamps, microseconds since the epoch.
+    Time {
+        /// No value is less.
+        min: i64,
+        /// No value is greater.
+        max: i64,
+    },
+    /// Of whole numbers of 64 bits.
     Whole {
         /// No value is less.
         min: i64,
@@ -57,6 +71,8 @@ pub(super) struct ColumnStatistics {
 enum Seen {
     /// No bounds: not ordered, or not to be bounded.
     Unbounded,
+    Int(Option<(i32, i32)>),
+    Time(Option<(i64, i64)>),
     Whole(Option<(i64, i64)>),
     Double(Option<(f64, f64)>),
     Text(TextSeen),
@@ -76,7 +92,9 @@ pub(super) fn statistics(schema: &SchemaRef, unbounded: &BTreeSet<i32>) -> Vec<C
     for (position, column) in schema.fields().iter().enumerate().take(counted_max) {
         let field_id = field_id(column);
         let bounded = match column.data_type() {
-            DataType::Int32 | DataType::Int64 | DataType::Timestamp(..) => Seen::Whole(None),
+            DataType::Int32 => Seen::Int(None),
+            DataType::Int64 => Seen::Whole(None),
+            DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => Seen::Time(None),
             DataType::Float64 => Seen::Double(None),
             DataType::Utf8 => Seen::Text(TextSeen::default()),
             DataType::Boolean | DataType::LargeBinary => Seen::Unbounded,
@@ -102,20 +120,18 @@ impl ColumnStatistics {
         self.nulls += array.null_count() as u64;
         match &mut self.seen {
             Seen::Unbounded => {}
-            Seen::Whole(seen) => match array.data_type() {
-                DataType::Int32 => {
-                    let values = array.as_primitive::<Int32Type>().iter().flatten();
-                    values.for_each(|value| widen(seen, i64::from(value)));
-                }
-                DataType::Int64 => {
-                    let values = array.as_primitive::<Int64Type>().iter().flatten();
-                    values.for_each(|value| widen(seen, value));
-                }
-                _ => {
-                    let values = array.as_primitive::<TimestampMicrosecondType>();
-                    values.iter().flatten().for_each(|value| widen(seen, value));
-                }
-            },
+            Seen::Int(seen) => {
+                let values = array.as_primitive::<Int32Type>().iter().flatten();
+                values.for_each(|value| widen(seen, value));
+            }
+            Seen::Time(seen) => {
+                let values = array.as_primitive::<TimestampMicrosecondType>();
+                values.iter().flatten().for_each(|value| widen(seen, value));
+            }
+            Seen::Whole(seen) => {
+                let values = array.as_primitive::<Int64Type>().iter().flatten();
+                values.for_each(|value| widen(seen, value));
+            }
             Seen::Double(seen) => {
                 let values = array.as_primitive::<Float64Type>().iter().flatten();
                 values.for_each(|value| widen(seen, value));
@@ -133,6 +149,8 @@ impl ColumnStatistics {
     pub(super) fn bounds(&self) -> Option<Bounds> {
         match &self.seen {
             Seen::Unbounded => None,
+            Seen::Int(seen) => seen.map(|(min, max)| Bounds::Int { min, max }),
+            Seen::Time(seen) => seen.map(|(min, max)| Bounds::Time { min, max }),
             Seen::Whole(seen) => seen.map(|(min, max)| Bounds::Whole { min, max }),
             // Engines differ in whether the two zeros are equal.
             Seen::Double(seen) => seen.map(|(min, max)| Bounds::Double {

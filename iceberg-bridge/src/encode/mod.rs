@@ -34,7 +34,9 @@ use decode::Decoder;
 use floe_env::{Error, Result};
 use kfs::{BatchView, Record, TimestampType};
 use open_file::OpenFile;
+use parquet_file::TableSchema;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Day files that one commit opens at most.
 pub const DAYS_MAX: usize = 8;
@@ -95,6 +97,8 @@ pub struct EncoderConfig {
 /// Encodes the rows of one commit.
 pub struct Encoder {
     decoder: Decoder,
+    /// The table's own schema, where others have changed it.
+    table: Option<TableSchema>,
     /// The shape of files now, and the size of the mapping that it is made of.
     shape: (FileShape, usize),
     slots: Vec<FileSlot>,
@@ -114,9 +118,24 @@ impl Encoder {
     /// # Errors
     /// None in practice; `Bug` if the library refuses the schema.
     pub fn new(config: &EncoderConfig, mapping: Mapping) -> Result<Self> {
-        let shape = (FileShape::of(&mapping)?, mapping.node_count());
+        Self::of_table(config, mapping, None)
+    }
+
+    /// The same, of a table whose schema others have changed: columns are bound by field id.
+    ///
+    /// # Errors
+    /// As of [`Encoder::new`].
+    pub fn of_table(
+        config: &EncoderConfig,
+        mapping: Mapping,
+        schema: Option<Arc<iceberg::spec::Schema>>,
+    ) -> Result<Self> {
+        let known = mapping.node_count();
+        let table = schema.map(|schema| TableSchema { schema, known });
+        let shape = (FileShape::of_table(&mapping, table.as_ref())?, known);
         Ok(Self {
             decoder: Decoder::new(config.format, config.limits, mapping),
+            table,
             shape,
             slots: Vec::new(),
             open: BTreeMap::new(),
@@ -193,7 +212,7 @@ impl Encoder {
         self.counts.rescued_rows += u64::from(appended.is_rescued);
         self.counts.undecodable_rows += u64::from(appended.is_undecodable);
         if file.is_full(&self.decoder.mapping) {
-            let shape = shape_of(&mut self.shape, &self.decoder.mapping)?;
+            let shape = shape_of(&mut self.shape, &self.decoder.mapping, self.table.as_ref())?;
             file.flush(&self.decoder.mapping, shape)?;
         }
         Ok(())
@@ -238,15 +257,19 @@ impl Encoder {
     }
 
     fn finish(&mut self, file: OpenFile) -> Result<Vec<EncodedFile>> {
-        let shape = shape_of(&mut self.shape, &self.decoder.mapping)?;
+        let shape = shape_of(&mut self.shape, &self.decoder.mapping, self.table.as_ref())?;
         file.finish(&self.decoder.mapping, shape)
     }
 }
 
 /// The shape of files now; made anew where the mapping has grown.
-fn shape_of<'a>(shape: &'a mut (FileShape, usize), mapping: &Mapping) -> Result<&'a FileShape> {
+fn shape_of<'a>(
+    shape: &'a mut (FileShape, usize),
+    mapping: &Mapping,
+    table: Option<&TableSchema>,
+) -> Result<&'a FileShape> {
     if shape.1 != mapping.node_count() {
-        *shape = (FileShape::of(mapping)?, mapping.node_count());
+        *shape = (FileShape::of_table(mapping, table)?, mapping.node_count());
     }
     Ok(&shape.0)
 }

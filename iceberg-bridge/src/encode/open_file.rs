@@ -56,7 +56,7 @@ impl OpenFile {
         if let Some((older, _)) = self.writer.take_if(|(_, made_of)| *made_of != size) {
             self.ended.push(older.finish()?);
         }
-        let batch = self.pending.take(mapping, &shape.schema)?;
+        let batch = shape.bound(self.pending.take(mapping, &shape.schema)?)?;
         match &mut self.writer {
             Some((writer, _)) => writer.write(&batch),
             none => {

@@ -5,7 +5,8 @@ use super::FileSlot;
 use super::bounds::{Bounds, ColumnStatistics, field_id, statistics};
 use crate::error::parquet_error;
 use crate::mapping::{Kind, Mapping};
-use crate::schema::{COLUMNS_WITH_BOUNDS, arrow_schema, field};
+use crate::projection::project;
+use crate::schema::{COLUMNS_WITH_BOUNDS, arrow_schema, as_arrow, field, grown_schema};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, SchemaRef};
 use bytes::Bytes;
@@ -28,6 +29,8 @@ pub(crate) const ROW_GROUP_BYTES: usize = 16 << 20;
 pub struct FileShape {
     /// The ten columns and those of a mapping, with their field ids.
     pub schema: SchemaRef,
+    /// The columns that files have: the same, unless others have changed the table's schema.
+    file_schema: SchemaRef,
     /// Ids of columns of JSON text.
     json_ids: Arc<BTreeSet<i32>>,
     properties: Arc<WriterProperties>,
@@ -39,11 +42,35 @@ impl FileShape {
     /// # Errors
     /// None in practice; `Bug` if the library refuses the schema.
     pub fn of(mapping: &Mapping) -> Result<Self> {
-        let schema = arrow_schema(mapping)?;
-        let json_ids = Arc::new(json_ids(mapping));
-        let properties = Arc::new(writer_properties(&schema, &json_ids, ZSTD_LEVEL));
-        Ok(Self { schema, json_ids, properties })
+        Self::of_table(mapping, None)
     }
+
+    /// The shape of files of a table whose schema is not the mapping's alone.
+    pub(super) fn of_table(mapping: &Mapping, table: Option<&TableSchema>) -> Result<Self> {
+        let schema = arrow_schema(mapping)?;
+        let file_schema = match table {
+            Some(table) => as_arrow(&grown_schema(&table.schema, mapping, table.known)?)?,
+            None => schema.clone(),
+        };
+        let json_ids = Arc::new(json_ids(mapping));
+        let properties = Arc::new(writer_properties(&file_schema, &json_ids, ZSTD_LEVEL));
+        Ok(Self { schema, file_schema, json_ids, properties })
+    }
+
+    /// Rows as a file has them.
+    pub(super) fn bound(&self, rows: RecordBatch) -> Result<RecordBatch> {
+        match Arc::ptr_eq(&self.schema, &self.file_schema) {
+            true => Ok(rows),
+            false => project(&rows, &self.file_schema),
+        }
+    }
+}
+
+/// A table's schema that others have changed, and how many nodes its mapping has.
+#[derive(Clone, Debug)]
+pub(super) struct TableSchema {
+    pub(super) schema: Arc<iceberg::spec::Schema>,
+    pub(super) known: usize,
 }
 
 /// A whole data file in memory.
@@ -89,9 +116,10 @@ impl DataFileWriter {
             .with_properties(shape.properties.as_ref().clone())
             .with_schema_root("table".to_owned())
             .with_skip_arrow_metadata(true);
-        let writer = ArrowWriter::try_new_with_options(Vec::new(), shape.schema.clone(), options)
-            .map_err(|error| parquet_error("open a data file", error))?;
-        let statistics = statistics(&shape.schema, &shape.json_ids);
+        let writer =
+            ArrowWriter::try_new_with_options(Vec::new(), shape.file_schema.clone(), options)
+                .map_err(|error| parquet_error("open a data file", error))?;
+        let statistics = statistics(&shape.file_schema, &shape.json_ids);
         Ok(Self { slot, writer, statistics, rows: 0 })
     }
 

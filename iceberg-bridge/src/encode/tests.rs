@@ -165,8 +165,8 @@ fn counts_and_bounds_are_right() {
     assert_eq!((without.rows, without.nulls[&field::TIMESTAMP]), (2, 0));
     assert_eq!((shown.rows, shown.nulls[&field::TIMESTAMP]), (1, 1));
     assert_eq!(without.bounds[&field::OFFSET], Bounds::Whole { min: 100, max: 101 });
-    assert_eq!(without.bounds[&field::TIMESTAMP], Bounds::Whole { min: 20_000, max: 50_000 });
-    assert_eq!(without.bounds[&field::PARTITION], Bounds::Whole { min: 3, max: 3 });
+    assert_eq!(without.bounds[&field::TIMESTAMP], Bounds::Time { min: 20_000, max: 50_000 });
+    assert_eq!(without.bounds[&field::PARTITION], Bounds::Int { min: 3, max: 3 });
     assert_eq!(without.split_offsets, [4]);
     assert!(without.column_bytes[&field::HEADER_KEY] > 0);
 }

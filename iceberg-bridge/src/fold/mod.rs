@@ -8,7 +8,6 @@
 //! | file | does |
 //! |---|---|
 //! | `plan.rs` | chooses what is folded; a byte at most three times before its file is full |
-//! | `columns.rs` | brings columns of older schemas to the table's own |
 //! | `rows.rs` | merges sorted files into one sorted file, or into one a day |
 //! | `file.rs` | writes it, and its manifest entry from those of its sources |
 //!
@@ -17,7 +16,6 @@
 //! for the moment of its own. A source that cannot be read is left out of further folds; readers of
 //! the table will meet it. Cost: a GET a source, a PUT for the file, and what a commit costs.
 
-mod columns;
 mod file;
 mod plan;
 mod rows;
@@ -29,6 +27,7 @@ pub use plan::FoldRules;
 use crate::bridge::Bridge;
 use crate::commit::{CommitEnd, LoadedTable, Removed, StagedFile, delete_unnamed, put};
 use crate::encode::{json_ids, writer_properties};
+use crate::projection::arrow_schema_of;
 use crate::worker::Worker;
 use file::{Merged, data_file_of};
 use floe_env::{Error, Instant, Result};
@@ -266,7 +265,7 @@ impl Bridge {
         });
         let reads: Vec<_> = reads.collect();
         let sources = stream::iter(reads).buffered(READS_MAX).try_collect().await?;
-        let schema = columns::arrow_schema_of(base.metadata.current_schema())?;
+        let schema = arrow_schema_of(base.metadata.current_schema())?;
         let properties = writer_properties(&schema, &json_ids(&base.mapping), file::ZSTD_LEVEL);
         let decoded_bytes_max = usize::try_from(self.config().fold.file_bytes_max);
         let decoded_bytes_max = decoded_bytes_max.unwrap_or(usize::MAX);

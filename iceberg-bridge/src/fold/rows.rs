@@ -4,13 +4,13 @@
 //! before the next row of any other: sources follow one another in long runs. Rows without a day of
 //! their own, which one file has of many days, are split: days with many of them get a file each.
 
-use super::columns::{index_of, project};
 use super::file::{FileWriter, Merged};
 use crate::encode::{DAYS_MAX, FileSlot};
+use crate::projection::{index_of, project};
 use crate::schema::{SPEC_UNPARTITIONED, field};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
-use arrow_array::{Int32Array, Int64Array, RecordBatch};
+use arrow_array::{Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, FieldRef, SchemaRef};
 use bytes::Bytes;
 use floe_env::{Error, Result};
@@ -112,7 +112,7 @@ struct Cursor {
     decoded: usize,
     schema: SchemaRef,
     batch: RecordBatch,
-    partitions: Int32Array,
+    partitions: Int64Array,
     offsets: Int64Array,
     row: usize,
 }
@@ -152,7 +152,7 @@ impl Cursor {
             decoded: 0,
             schema: job.schema.clone(),
             batch: RecordBatch::new_empty(job.schema.clone()),
-            partitions: Int32Array::from(Vec::<i32>::new()),
+            partitions: Int64Array::from(Vec::<i64>::new()),
             offsets: Int64Array::from(Vec::<i64>::new()),
             row: 0,
         };
@@ -160,12 +160,12 @@ impl Cursor {
     }
 
     /// Partition and offset of the next row.
-    fn head(&self) -> (i32, i64) {
+    fn head(&self) -> (i64, i64) {
         (self.partitions.value(self.row), self.offsets.value(self.row))
     }
 
     /// The rows before `limit`, as far as they are decoded; at least one.
-    fn run_until(&mut self, limit: Option<(i32, i64)>) -> RecordBatch {
+    fn run_until(&mut self, limit: Option<(i64, i64)>) -> RecordBatch {
         let from = self.row;
         self.row += 1;
         while self.row < self.batch.num_rows() && limit.is_none_or(|limit| self.head() < limit) {
@@ -182,10 +182,8 @@ impl Cursor {
             let batch = batch.map_err(corrupt)?;
             self.decoded += batch.num_rows();
             self.batch = project(&batch, &self.schema)?;
-            let partitions = self.batch.column(required(&self.schema, field::PARTITION)?);
-            self.partitions = partitions.as_primitive::<Int32Type>().clone();
-            let offsets = self.batch.column(required(&self.schema, field::OFFSET)?);
-            self.offsets = offsets.as_primitive::<Int64Type>().clone();
+            self.partitions = self.whole_numbers(field::PARTITION)?;
+            self.offsets = self.whole_numbers(field::OFFSET)?;
             self.row = 0;
         }
         Ok(true)
@@ -220,6 +218,18 @@ fn reader(
     let (source, metadata) = (source.clone(), metadata.clone());
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, metadata);
     builder.with_batch_size(batch_rows).with_offset(from).build().map_err(corrupt)
+}
+
+impl Cursor {
+    /// A column of the batch; others may have widened it.
+    fn whole_numbers(&self, id: i32) -> Result<Int64Array> {
+        let column = self.batch.column(required(&self.schema, id)?);
+        match column.data_type() {
+            DataType::Int64 => Ok(column.as_primitive::<Int64Type>().clone()),
+            DataType::Int32 => Ok(column.as_primitive::<Int32Type>().unary(i64::from)),
+            other => Err(Error::corrupt(format!("the column of field {id} is {other}"))),
+        }
+    }
 }
 
 /// The files in the making.
@@ -302,8 +312,8 @@ fn count_days(source: &Bytes, rows_of: &mut BTreeMap<Option<i64>, u64>) -> Resul
 mod tests {
     use super::*;
     use crate::encode::{Encoder, EncoderConfig, writer_properties};
-    use crate::fold::columns::arrow_schema_of;
     use crate::mapping::{Mapping, MappingLimits};
+    use crate::projection::arrow_schema_of;
     use crate::schema::iceberg_schema;
     use kfs::{BatchBuilder, NewRecord};
 

@@ -383,7 +383,7 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
 
 #[test]
 fn columns_of_older_files_come_to_the_tables_own() {
-    use super::columns::{arrow_schema_of, project};
+    use crate::projection::{arrow_schema_of, project};
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Int32Type, Int64Type};
     use arrow_array::{

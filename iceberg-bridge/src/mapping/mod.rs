@@ -5,6 +5,7 @@
 //! record needs; `settle` decides where the record's values go. Columns are only ever added, so a
 //! node's index is the same in every later state.
 
+mod bind;
 mod fold;
 mod limits;
 pub(crate) mod names;
@@ -131,6 +132,8 @@ impl Fields {
 pub struct Mapping {
     nodes: Vec<Node>,
     leaves: usize,
+    /// The greatest id that the table has given to a column, ours or not.
+    last_field_id: i32,
 }
 
 impl Default for Mapping {
@@ -153,7 +156,7 @@ impl Mapping {
             fields: Fields { names, ..Fields::default() },
             element: None,
         };
-        Self { nodes: vec![root], leaves: 0 }
+        Self { nodes: vec![root], leaves: 0, last_field_id: FIXED_FIELD_ID_MAX }
     }
 
     /// Columns that hold values themselves.
@@ -175,10 +178,10 @@ impl Mapping {
         self.nodes.iter().skip(1)
     }
 
-    /// The id that the next column gets: they are given without gaps.
+    /// The id that the next column gets: the next of the table.
     fn next_field_id(&self) -> i32 {
         let last = self.nodes.last().map_or(0, |node| node.field_id);
-        last.max(FIXED_FIELD_ID_MAX) + 1
+        last.max(self.last_field_id) + 1
     }
 
     /// Adds a column to a struct, with the next id.

@@ -161,7 +161,7 @@ impl Bridge {
 
     async fn sweep_folder(&self, topic: TopicId, table: Uuid) -> Result<()> {
         match owner_of(self.pointers(), self.metadata(), topic, table).await? {
-            Owner::Table(pointer) => self.sweep_table(*pointer).await,
+            Owner::Table(pointer) => self.sweep_table(topic, *pointer).await,
             Owner::Another => Ok(()),
             Owner::Nobody => self.delete_lost(topic, table).await,
         }
@@ -178,12 +178,12 @@ impl Bridge {
         Ok(())
     }
 
-    async fn sweep_table(&self, pointer: TablePointer) -> Result<()> {
-        let (topic, table) = (pointer.topic(), pointer.table_id);
+    async fn sweep_table(&self, topic: TopicId, pointer: TablePointer) -> Result<()> {
+        let table = pointer.table_id;
         let backend = self.metadata().backend();
         let now_ms = backend.now_ms().await?;
         let Some(marks) = Marks::read(backend.as_ref(), topic, table).await? else {
-            let Some(newest) = self.newest_of(&pointer).await? else { return Ok(()) };
+            let Some(newest) = self.newest_of(topic, &pointer).await? else { return Ok(()) };
             let names = self.unreachable(&newest).await?;
             if names.is_empty() {
                 return Ok(());
@@ -196,14 +196,14 @@ impl Bridge {
             return Ok(());
         }
         // The pointer of a table that is stopped, or not ours, is never moved.
-        if self.newest_of(&pointer).await?.is_none() {
+        if self.newest_of(topic, &pointer).await?.is_none() {
             return Ok(());
         }
         // From here on no commit can bring a marked file into the table.
         if self.pointers().swap(&pointer, &pointer.swept()).await? == ChangeOutcome::Rejected {
             return Ok(());
         }
-        let Some(newest) = self.newest_of(&pointer).await? else { return Ok(()) };
+        let Some(newest) = self.newest_of(topic, &pointer).await? else { return Ok(()) };
         let mut orphans: BTreeSet<String> = marks.names.into_iter().collect();
         self.strike_reachable(&newest, &mut orphans).await?;
         let folder = newest.place.key();
@@ -231,8 +231,12 @@ impl Bridge {
     }
 
     /// The newest version of a table that may be written.
-    async fn newest_of(&self, pointer: &TablePointer) -> Result<Option<Arc<LoadedTable>>> {
-        let newest = self.worker_of(pointer).await?.refresh().await?;
+    async fn newest_of(
+        &self,
+        topic: TopicId,
+        pointer: &TablePointer,
+    ) -> Result<Option<Arc<LoadedTable>>> {
+        let newest = self.worker_of(topic, pointer).await?.refresh().await?;
         Ok(newest.filter(|newest| {
             newest.stopped.is_none() && newest.pointer.table_id == pointer.table_id
         }))

@@ -1,12 +1,15 @@
 //! A data file's rows as JSON: what an engine would show, without the columns that are null.
 
+use crate::schema::field;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use bytes::Bytes;
+use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// The columns that every row has; a test of values looks at the others.
 const PLACE_COLUMNS: usize = 6;
@@ -33,6 +36,31 @@ pub(crate) fn json_rows(bytes: Bytes) -> Vec<(i64, Value)> {
         }
     }
     rows
+}
+
+/// By row: offset, and the values of columns that are not null by field id, but for those of its
+/// place, key and headers.
+pub(crate) fn json_rows_by_id(bytes: Bytes) -> Vec<(i64, BTreeMap<i32, Value>)> {
+    let mut rows = Vec::new();
+    for batch in read_batches(bytes) {
+        let schema = batch.schema();
+        let ids: Vec<i32> = schema.fields().iter().map(|field| id_of(field)).collect();
+        let offsets = ids.iter().position(|id| *id == field::OFFSET).unwrap();
+        let offsets = batch.column(offsets).as_primitive::<Int64Type>();
+        for row in 0..batch.num_rows() {
+            let columns = ids.iter().zip(batch.columns());
+            let shown = columns.filter(|(id, column)| {
+                **id > field::KEY && **id != field::HEADERS && column.is_valid(row)
+            });
+            let members = shown.map(|(id, column)| (*id, cell(column.as_ref(), row)));
+            rows.push((offsets.value(row), members.collect()));
+        }
+    }
+    rows
+}
+
+fn id_of(field: &Field) -> i32 {
+    field.metadata()[PARQUET_FIELD_ID_META_KEY].parse().unwrap()
 }
 
 fn cell(column: &dyn Array, row: usize) -> Value {

@@ -5,7 +5,7 @@ use crate::commit::LoadedTable;
 use crate::commit::tests_support::table_files;
 use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
 use crate::memory_log::MemoryLog;
-use crate::pointer::{FactPointers, RemovedTable, TablePointer, TablePointers};
+use crate::pointer::{FactPointers, PointerMove, RemovedTable, TablePointer, TablePointers};
 use crate::{Bridge, BridgeConfig};
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
@@ -152,6 +152,10 @@ impl TablePointers for FaultPointers {
 
     async fn swap(&self, old: &TablePointer, new: &TablePointer) -> Result<ChangeOutcome> {
         self.faults.around(self.inner.swap(old, new)).await
+    }
+
+    async fn move_all(&self, moves: &[PointerMove], also: Change) -> Result<ChangeOutcome> {
+        self.faults.around(self.inner.move_all(moves, also)).await
     }
 
     async fn remove(&self, old: &TablePointer) -> Result<ChangeOutcome> {

@@ -23,6 +23,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use files::Files;
 use floe_env::{Env, Error, Result};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,16 +42,29 @@ pub struct DirectoryStore<F: FileSystem = RealFileSystem> {
 
 impl DirectoryStore {
     /// Opens a directory of this machine, which is made if it is missing. `direct`: write past the
-    /// kernel's cache where the file system allows it.
+    /// kernel's cache where the file system allows it. Addresses have the directory's canonical
+    /// path.
     ///
     /// # Errors
     /// `Invalid` without permission, `Unavailable` where the disk fails.
     pub async fn open(env: Env, root: &Path, direct: bool) -> Result<Self> {
-        let absolute = std::path::absolute(root);
-        let absolute = absolute.map_err(|error| {
-            Error::invalid(format!("directory {}", root.display())).with_source(error)
-        })?;
-        Self::open_on(env, RealFileSystem::new(direct), absolute).await
+        let named = root.display().to_string();
+        let failed = |error| Error::invalid(format!("directory {named}")).with_source(error);
+        let absolute = std::path::absolute(root).map_err(failed)?;
+        let canonical = env.blocking(move || canonical(&absolute)).await.map_err(failed)?;
+        Self::open_on(env, RealFileSystem::new(direct), canonical).await
+    }
+}
+
+/// The one address that a directory has, whatever links lead to it: tables name it. What is not
+/// there yet has no links.
+fn canonical(path: &Path) -> std::io::Result<PathBuf> {
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Ok(canonical), _, _) => Ok(canonical),
+        (Err(error), Some(around), Some(name)) if error.kind() == ErrorKind::NotFound => {
+            Ok(canonical(around)?.join(name))
+        }
+        (Err(error), _, _) => Err(error),
     }
 }
 

@@ -282,3 +282,17 @@ async fn file_jobs_are_capped_also_when_their_callers_go_away() {
     let most = looks.lock()[1];
     assert!(most > FILE_JOBS_MAX / 2 && most <= FILE_JOBS_MAX, "{most} jobs at once");
 }
+
+#[tokio::test]
+async fn a_directory_has_one_address_whatever_links_lead_to_it() {
+    let folder = tempfile::tempdir().expect("folder");
+    let real = folder.path().canonicalize().expect("a path").join("real");
+    std::fs::create_dir(&real).expect("a folder");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&real, &link).expect("a link");
+    for path in [real.clone(), link.clone(), link.join("..").join("real"), link.join("new/er")] {
+        let store = DirectoryStore::open(Env::current(), &path, false).await.expect("a store");
+        let inside = if path.ends_with("new/er") { real.join("new/er") } else { real.clone() };
+        assert_eq!(store.url("a/b"), format!("file://{}/a/b", inside.display()));
+    }
+}

@@ -120,10 +120,18 @@ pub(super) enum TablesCommand {
     },
     /// Bring all tables back after the metadata store was lost. No broker may run.
     Recover(RecoverArguments),
+    /// After the store was moved: write the addresses of all tables anew. No broker may run.
+    Relocate(RelocateArguments),
 }
 
 #[derive(Args, Debug)]
 pub(super) struct RecoverArguments {
+    #[command(flatten)]
+    pub(super) settings: SettingFlags,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RelocateArguments {
     #[command(flatten)]
     pub(super) settings: SettingFlags,
 }

@@ -42,6 +42,10 @@ pub trait Assembly: Send + Sync + 'static {
     /// Makes the cluster's tables and their topics known to a metadata store that has lost them, or
     /// is new. Answers what became of each table.
     async fn recover_tables(&self, env: &Env, config: &Config) -> Result<Vec<RecoveredTable>>;
+
+    /// Writes the addresses of tables anew in a store that was moved. Answers what was done, in a
+    /// sentence.
+    async fn relocate(&self, env: &Env, config: &Config) -> Result<String>;
 }
 
 /// What a running broker is handed.

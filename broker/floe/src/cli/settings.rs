@@ -42,6 +42,10 @@ impl SettingFlags {
 
 /// The process's environment. A variable that is not UTF-8 is none of ours.
 pub(super) fn environment() -> BTreeMap<String, String> {
+    if cfg!(test) {
+        // What tests find there is theirs: where the servers are that they were given.
+        return BTreeMap::new();
+    }
     let utf8 = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     utf8.collect()

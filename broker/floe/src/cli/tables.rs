@@ -3,7 +3,7 @@
 use super::arguments::{RecoverArguments, TablesArguments, TablesCommand, Target};
 use super::assembly::Assembly;
 use super::client::escape;
-use super::{Failure, Outcome, print, print_json, runtime};
+use super::{Failure, Outcome, print, print_json, relocate, runtime};
 use crate::http::{ResumeRequest, TableView};
 use crate::text::{bytes, plain, table};
 use floe_env::date::utc_text;
@@ -29,6 +29,7 @@ pub(super) fn run(arguments: TablesArguments, assembly: Arc<dyn Assembly>) -> Ou
             if target.json { print_json(&resumed) } else { print(&listing(&[resumed])) }
         }
         Some(TablesCommand::Recover(arguments)) => recover(arguments, target.json, &assembly),
+        Some(TablesCommand::Relocate(arguments)) => relocate::run(arguments, assembly),
     }
 }
 

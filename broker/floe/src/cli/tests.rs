@@ -63,6 +63,10 @@ impl Assembly for FakeAssembly {
     async fn recover_tables(&self, _env: &Env, _config: &Config) -> Result<Vec<RecoveredTable>> {
         Ok(Vec::new())
     }
+
+    async fn relocate(&self, _env: &Env, _config: &Config) -> Result<String> {
+        Err(Error::invalid("this assembly relocates nothing"))
+    }
 }
 
 fn healthy() -> FakeAssembly {
@@ -132,6 +136,10 @@ fn exit_codes() {
     assert!(is_code(exit_code("floe config --kafka 0.0.0.0:9092"), USAGE));
     assert!(is_code(exit_code("floe segments inspect /nowhere.kfs"), FAILURE));
     assert!(is_code(exit_code("floe topics --http 127.0.0.1:1"), FAILURE));
+    // Its settings are a broker's, and the fake one relocates nothing.
+    assert!(is_code(exit_code("floe tables relocate --data /d --set log.filter=info"), FAILURE));
+    assert!(is_code(exit_code("floe tables relocate --kafka nowhere"), USAGE));
+    CommandLine::command().debug_assert();
 }
 
 #[test]

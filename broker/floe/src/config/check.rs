@@ -1,6 +1,6 @@
 //! Rules between settings, each with its remedy.
 
-use super::{Config, MetadataLocation};
+use super::{Cloud, Config, MetadataLocation, StoreLocation};
 use floe_env::{Error, Result};
 
 /// Checks a whole configuration.
@@ -50,6 +50,7 @@ fn check_store(config: &Config) -> Result<()> {
     if s3.session_token.is_some() && s3.access_key.is_none() {
         return refuse("setting store.session_token needs store.access_key and store.secret_key");
     }
+    check_read_keys(config)?;
     let endpoint = config.store.endpoint.as_ref();
     if endpoint.is_some() && !config.store.location.is_remote() {
         return refuse("setting store.endpoint is for remote stores, and the store is a directory");
@@ -59,6 +60,23 @@ fn check_store(config: &Config) -> Result<()> {
         return refuse(
             "setting store.endpoint is without TLS: set store.allow_http = true to accept that \
              keys and data cross the network unprotected, or use https://",
+        );
+    }
+    Ok(())
+}
+
+/// The broker's own keys are nobody else's.
+fn check_read_keys(config: &Config) -> Result<()> {
+    let Some(keys) = &config.iceberg.catalog.read_keys else { return Ok(()) };
+    let is_s3 = matches!(config.store.location, StoreLocation::Remote { cloud: Cloud::S3, .. });
+    if !is_s3 {
+        return refuse("setting iceberg.read_access_key is for s3:// stores, and this is none");
+    }
+    let own = config.store.s3.access_key.as_ref();
+    if own.is_some_and(|own| own.expose() == keys.access_key.expose()) {
+        return refuse(
+            "setting iceberg.read_access_key is the broker's own key, with which engines could \
+             delete everything: make one that may only read tables",
         );
     }
     Ok(())

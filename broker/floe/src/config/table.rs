@@ -419,6 +419,67 @@ pub const SETTINGS: &[Setting] = &[
     )
     .unit("ms"),
     Setting::new(
+        "iceberg.external_write",
+        "FLOE_ICEBERG_EXTERNAL_WRITE",
+        Bool,
+        Fixed("false"),
+        "Lets engines make, change, rename and drop tables through the catalog, those of topics \
+         too. Without it the catalog is for reading.",
+    ),
+    Setting::new(
+        "iceberg.client_id",
+        "FLOE_ICEBERG_CLIENT_ID",
+        Text,
+        Unset,
+        "Id of the OAuth2 client that may ask the catalog. Without one, everybody may who reaches \
+         it.",
+    ),
+    Setting::new(
+        "iceberg.client_secret",
+        "FLOE_ICEBERG_CLIENT_SECRET",
+        Secret,
+        Unset,
+        "Secret of the catalog's OAuth2 client.",
+    ),
+    Setting::new(
+        "iceberg.token_lifetime_s",
+        "FLOE_ICEBERG_TOKEN_LIFETIME_S",
+        Integer { min: 1, max: 31 * 24 * 3600 },
+        Fixed("3600"),
+        "A token that the catalog gives to its client is good for so long.",
+    )
+    .unit("s"),
+    Setting::new(
+        "iceberg.read_access_key",
+        "FLOE_ICEBERG_READ_ACCESS_KEY",
+        Secret,
+        Unset,
+        "Access key id that engines get which ask the catalog for keys. It must be one that may \
+         read the files of tables and nothing else: a broker whose own key this is, or that can \
+         do more with it, does not start. Without it engines bring keys of their own.",
+    ),
+    Setting::new(
+        "iceberg.read_secret_key",
+        "FLOE_ICEBERG_READ_SECRET_KEY",
+        Secret,
+        Unset,
+        "Secret that belongs to the access key that engines get.",
+    ),
+    Setting::new(
+        "iceberg.read_session_token",
+        "FLOE_ICEBERG_READ_SESSION_TOKEN",
+        Secret,
+        Unset,
+        "Session token that belongs to the access key that engines get.",
+    ),
+    Setting::new(
+        "iceberg.read_endpoint",
+        "FLOE_ICEBERG_READ_ENDPOINT",
+        HttpUrl,
+        Derived("the endpoint of the store"),
+        "Address of the object store as engines reach it, told with the keys.",
+    ),
+    Setting::new(
         "iceberg.snapshots_max",
         "FLOE_ICEBERG_SNAPSHOTS_MAX",
         Integer { min: 10, max: 100_000 },

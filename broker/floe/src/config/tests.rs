@@ -386,6 +386,27 @@ fn rules_between_settings() {
     for variable in ["FLOE_STORE_ACCESS_KEY", "FLOE_STORE_SECRET_KEY", "FLOE_METADATA_PASSWORD"] {
         assert!(refusal(&with_variables(&[(variable, "x")])).contains("setting"), "{variable}");
     }
+    for (variables, word) in [
+        (vec![("FLOE_ICEBERG_CLIENT_ID", "x")], "iceberg.client_secret"),
+        (vec![("FLOE_ICEBERG_READ_ACCESS_KEY", "x")], "iceberg.read_secret_key"),
+        (
+            vec![("FLOE_ICEBERG_READ_ACCESS_KEY", "x"), ("FLOE_ICEBERG_READ_SECRET_KEY", "y")],
+            "s3://",
+        ),
+        (
+            vec![
+                ("FLOE_STORE", "s3://bucket"),
+                ("FLOE_STORE_ACCESS_KEY", "x"),
+                ("FLOE_STORE_SECRET_KEY", "y"),
+                ("FLOE_ICEBERG_READ_ACCESS_KEY", "x"),
+                ("FLOE_ICEBERG_READ_SECRET_KEY", "y"),
+            ],
+            "the broker's own key",
+        ),
+    ] {
+        let message = refusal(&with_variables(&variables));
+        assert!(message.contains(word), "{variables:?}: {message}");
+    }
     let config = typed(&with_flags(&[s3, endpoint, ("store.allow_http", "true")])).unwrap();
     assert_eq!(config.store.location.to_string(), "s3://bucket/a/b");
     assert_eq!(config.flush.interval, Duration::from_millis(250), "a remote store waits longer");

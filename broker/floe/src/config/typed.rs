@@ -3,7 +3,7 @@
 use super::check::check;
 use super::{Address, MetadataLocation, Resolved, Secret, StoreLocation, Value};
 use floe_env::{Error, Result};
-use floe_iceberg_bridge::{MappingLimits, TopicPatterns};
+use floe_iceberg_bridge::{CatalogClient, CatalogConfig, MappingLimits, ReadKeys, TopicPatterns};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -190,6 +190,8 @@ pub struct IcebergConfig {
     pub time_travel: Duration,
     /// How far the columns that JSON makes may grow.
     pub mapping_limits: MappingLimits,
+    /// Who may ask the catalog, and for what.
+    pub catalog: CatalogConfig,
 }
 
 impl Config {
@@ -388,8 +390,43 @@ impl<'a> Reader<'a> {
                 depth: self.number("iceberg.json_depth_max"),
                 key_bytes: self.number("iceberg.json_key_bytes_max"),
             },
+            catalog: self.catalog()?,
         })
     }
+
+    fn catalog(&self) -> Result<CatalogConfig> {
+        let id = self.optional_text("iceberg.client_id");
+        let client = match (id, self.secret("iceberg.client_secret")) {
+            (Some(id), Some(secret)) => Some(CatalogClient { id, secret }),
+            (None, None) => None,
+            _ => return Err(both("iceberg.client_id", "iceberg.client_secret")),
+        };
+        let keys = (self.secret("iceberg.read_access_key"), self.secret("iceberg.read_secret_key"));
+        let session_token = self.secret("iceberg.read_session_token");
+        let endpoint = self.optional_text("iceberg.read_endpoint");
+        let read_keys = match keys {
+            (Some(access_key), Some(secret_key)) => Some(ReadKeys {
+                access_key,
+                secret_key,
+                session_token,
+                endpoint,
+                region: self.optional_text("store.region"),
+                path_style: self.flag("store.path_style"),
+            }),
+            (None, None) => None,
+            _ => return Err(both("iceberg.read_access_key", "iceberg.read_secret_key")),
+        };
+        Ok(CatalogConfig {
+            client,
+            token_lifetime: Duration::from_secs(self.number("iceberg.token_lifetime_s")),
+            external_write: self.flag("iceberg.external_write"),
+            read_keys,
+        })
+    }
+}
+
+fn both(one: &str, other: &str) -> Error {
+    Error::invalid(format!("settings {one} and {other} go together: give both"))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {

@@ -6,6 +6,7 @@ mod export;
 mod inspect;
 mod jobs;
 mod listener;
+mod read_keys;
 mod reconcile;
 mod stores;
 
@@ -20,7 +21,10 @@ use crate::http::{self, Readiness, Routes};
 use crate::metrics::{Metrics, set_total};
 use async_trait::async_trait;
 use floe_env::{Env, Error, Lane, Result, shutdown_signal};
+use floe_iceberg_bridge::relocate::Tables;
 use floe_iceberg_bridge::{Bridge, RecoveredTable, catalog};
+use floe_metadata::MetadataStore;
+use floe_store::read_identity;
 use inspect::BrokerInspect;
 use kfs::ClusterId;
 use std::sync::Arc;
@@ -44,6 +48,8 @@ impl Assembly for Node {
         let metadata = stores::open_metadata(&env, &config).await?;
         let cluster = agree_on_cluster(&env, objects.store.as_ref(), &metadata).await?;
         stores::check_incarnation(objects.store.as_ref(), &metadata).await?;
+        tables(&env, &objects, &metadata, cluster).check_address().await?;
+        read_keys::check(&env, &config, cluster, objects.store.as_ref()).await?;
         let endpoints = Endpoints { kafka: local(&kafka)?, http: local(&http)? };
         let identity = identity(&config, &endpoints, cluster);
         let stores = stores::stores(&config, &objects, &metadata);
@@ -142,6 +148,23 @@ impl Assembly for Node {
         floe_iceberg_bridge::recover(env, store, &metadata, cluster, &config.iceberg.namespace)
             .await
     }
+
+    async fn relocate(&self, env: &Env, config: &Config) -> Result<String> {
+        let objects = stores::open_objects(env, config).await?;
+        let metadata = stores::open_metadata(env, config).await?;
+        let identity = read_identity(objects.store.as_ref()).await?;
+        let cluster = metadata.cluster_id().await?;
+        let cluster = cluster.filter(|here| identity.is_some_and(|there| there.cluster == here.0));
+        let cluster =
+            cluster.ok_or_else(|| Error::invalid("the two stores are not of one cluster"))?;
+        let done = tables(env, &objects, &metadata, cluster).relocate().await?;
+        Ok(format!("{} tables are at home here now, with {} new files.", done.tables, done.files))
+    }
+}
+
+fn tables(env: &Env, objects: &Objects, metadata: &MetadataStore, cluster: ClusterId) -> Tables {
+    let (env, store, metadata) = (env.clone(), objects.store.clone(), metadata.clone());
+    Tables { env, store, metadata, cluster }
 }
 
 fn identity(config: &Config, endpoints: &Endpoints, cluster: ClusterId) -> Identity {

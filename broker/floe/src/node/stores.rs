@@ -44,7 +44,7 @@ pub(super) async fn open_objects(env: &Env, config: &Config) -> Result<Objects> 
     Ok(Objects { store, probed, counters })
 }
 
-fn store_options(config: &StoreConfig) -> StoreOptions {
+pub(super) fn store_options(config: &StoreConfig) -> StoreOptions {
     let s3 = &config.s3;
     let path = |path: &PathBuf| path.display().to_string();
     StoreOptions {

@@ -1,5 +1,6 @@
-//! Columns of files that were written with an older schema, brought to the table's own: matched by
-//! field id at every level, what is missing null, and narrow numbers widened. Pure.
+//! Columns of another schema brought to the table's own: matched by field id at every level, what
+//! is missing null, and narrow numbers widened. For files that were written with an older schema,
+//! and for rows of a table whose schema others have changed. Pure.
 
 use crate::error::iceberg_error;
 use arrow_array::cast::AsArray;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 /// The table's schema as its files are read: the one that a Parquet reader gives if nothing else
 /// tells it.
-pub(super) fn arrow_schema_of(schema: &iceberg::spec::Schema) -> Result<SchemaRef> {
+pub(crate) fn arrow_schema_of(schema: &iceberg::spec::Schema) -> Result<SchemaRef> {
     let arrow = iceberg::arrow::schema_to_arrow_schema(schema)
         .map_err(|error| iceberg_error("map the table schema to Arrow", error))?;
     Ok(Arc::new(Schema::new(as_read_fields(arrow.fields()))))
@@ -40,13 +41,13 @@ fn field_id(field: &Field) -> Option<&str> {
 }
 
 /// The column of a field id at the top of a schema.
-pub(super) fn index_of(schema: &Schema, id: i32) -> Option<usize> {
+pub(crate) fn index_of(schema: &Schema, id: i32) -> Option<usize> {
     let id = id.to_string();
     schema.fields().iter().position(|field| field_id(field) == Some(id.as_str()))
 }
 
 /// A batch of a file in the table's schema.
-pub(super) fn project(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(crate) fn project(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = project_fields(
         batch.schema_ref().fields(),
         batch.columns(),

@@ -1,0 +1,12 @@
+//! `floe tables relocate`: the store was moved, and tables name their files by where these were.
+
+use super::arguments::RelocateArguments;
+use super::assembly::Assembly;
+use super::{Outcome, print, runtime};
+use std::sync::Arc;
+
+pub(super) fn run(arguments: RelocateArguments, assembly: Arc<dyn Assembly>) -> Outcome {
+    let config = arguments.settings.config()?;
+    let done = runtime::run_command(async |env| assembly.relocate(&env, &config).await)??;
+    print(&format!("{done}\n"))
+}

@@ -90,6 +90,7 @@ struct Idle {
 }
 
 /// What came of looking at a table.
+#[derive(Debug)]
 enum Looked {
     /// Something was done; there may be more.
     Folded,

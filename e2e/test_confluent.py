@@ -1,5 +1,4 @@
 """confluent-kafka (a current librdkafka): topics, producing, assigning, groups."""
-import time
 
 import confluent_kafka
 import pytest
@@ -123,15 +122,3 @@ def test_a_group_shares_partitions(floe, topic):
     assert len(seen[0] | seen[1]) == 200
     for member in members:
         member.close()
-
-
-def test_a_transactional_producer_is_told_at_once_that_there_are_no_transactions(floe):
-    client = producer(floe, **{"transactional.id": "orders"})
-    client.list_topics(timeout=CLIENT_SECONDS)  # connected
-    start = time.monotonic()
-    with pytest.raises(confluent_kafka.KafkaException) as caught:
-        client.init_transactions(CLIENT_SECONDS)
-    error = caught.value.args[0]
-    assert error.code() == confluent_kafka.KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert error.fatal() and not error.retriable() and "not supported" in error.str()
-    assert time.monotonic() - start < 1

@@ -48,7 +48,25 @@ use replace::Replacer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::time::Duration;
 use writer::Writer;
+
+/// Tries to lock a file that is in use: whoever has just closed it, a command before this one or
+/// this process itself, may still be about to let go.
+const LOCK_TRIES: u32 = 10;
+const LOCK_WAIT: Duration = Duration::from_millis(50);
+
+async fn lock_file(env: &Env, path: &Path) -> Result<FileLock> {
+    for _ in 1..LOCK_TRIES {
+        let tried = path.to_owned();
+        match env.blocking(move || FileLock::take(&tried)).await {
+            Err(error) if error.is_transient() => env.sleep(LOCK_WAIT).await,
+            taken => return taken,
+        }
+    }
+    let tried = path.to_owned();
+    env.blocking(move || FileLock::take(&tried)).await
+}
 
 /// A metadata store in one file.
 pub struct SqliteBackend {
@@ -75,9 +93,9 @@ impl SqliteBackend {
     /// where it is no metadata file or too new, `Corrupt` where it is damaged.
     pub async fn open(env: &Env, path: &Path) -> Result<Self> {
         let opened = path.to_owned();
+        let lock = lock_file(env, path).await?;
         let (lock, connection, greatest_id) = env
             .blocking(move || {
-                let lock = FileLock::take(&opened)?;
                 let connection = open::open_writer(&opened)?;
                 let greatest_id = objects::greatest_id(&connection)?;
                 Ok::<_, Error>((lock, connection, greatest_id))

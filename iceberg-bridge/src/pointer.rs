@@ -1,9 +1,9 @@
 //! Which metadata file is a table's newest: one fact a table, moved by compare-and-set. It is the
 //! only thing that makes a commit visible.
 //!
-//! Facts: `tables/{namespace}/{name}` is the pointer; `table-of-topic/{topic id}` says which table a
-//! topic has, so that a name is chosen once. Both are made in one change, and removed in one, which
-//! leaves `removed-tables/{topic id}/{table uuid}`: whose files are to go, and since when.
+//! Facts: `tables/{namespace}/{name}` is the pointer; `table-of-topic/{topic id}` says which table
+//! a topic has, so that a name is chosen once. Both are made in one change, and removed in one,
+//! which leaves `removed-tables/{topic id}/{table uuid}`: whose files are to go, and since when.
 //!
 //! A table that an engine has made belongs to no topic: its pointer is of version 2, which earlier
 //! releases refuse by name, and `external` stands where others have their topic.

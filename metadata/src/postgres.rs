@@ -211,7 +211,9 @@ impl Backend for PostgresBackend {
         partition: TopicPartition,
         written_before_ms: i64,
     ) -> Result<usize> {
-        let expired = with_retries!(self, sql => producers::expire(&sql, fence, partition, written_before_ms));
+        let before_ms = written_before_ms;
+        let expired =
+            with_retries!(self, sql => producers::expire(&sql, fence, partition, before_ms));
         self.recent.forget(&[partition]);
         expired
     }

@@ -15,6 +15,7 @@ pub mod histories;
 mod layer_two;
 mod mixed_end;
 mod serial_order;
+mod transaction_offsets;
 mod transactions;
 
 use crate::backend::Backend;
@@ -91,8 +92,9 @@ cases! {
         many_open_transactions_in_a_partition, markers_among_fresh_extents,
         markers_are_merged_and_dropped, an_end_takes_all_that_joined,
         a_marker_alone_ends_what_hangs, records_of_an_open_transaction_are_deleted,
-        offsets_wait_for_the_end, later_offsets_win, ids_are_listed_and_forgotten,
+        ids_are_listed_and_forgotten,
         joins_race_ends;
+    transaction_offsets: offsets_wait_for_the_end, later_offsets_win;
     fences: closed_epochs_change_nothing, fences_of_absent_facts;
 }
 

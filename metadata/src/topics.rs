@@ -181,8 +181,8 @@ impl MetadataStore {
         Err(too_many_conflicts("create a topic"))
     }
 
-    /// Makes a topic anew whose facts were lost: with the id, name and partitions that it had, which
-    /// go on at these offsets. `AlreadyExists` where its name or its id is taken.
+    /// Makes a topic anew whose facts were lost: with the id, name and partitions that it had,
+    /// which go on at these offsets. `AlreadyExists` where its name or its id is taken.
     ///
     /// # Errors
     /// `Invalid` where there are too many or no partitions; whatever the store answers.

@@ -63,7 +63,8 @@ impl Sender {
     }
 }
 
-/// AddPartitionsToTxn: the row to write; the row itself where all partitions are in the transaction.
+/// AddPartitionsToTxn: the row to write; the row itself where all partitions are in the
+/// transaction.
 ///
 /// # Errors
 /// Another producer or epoch; too many partitions.

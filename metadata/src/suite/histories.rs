@@ -163,19 +163,7 @@ async fn random_call(world: &World, store: &MetadataStore, random: &mut Random) 
     let partition = world.partitions[random.below(PARTITIONS as u64) as usize];
     let offset = random.below(60) as i64;
     match random.below(17) {
-        0..=3 => {
-            let count = 1 + random.below(3);
-            // Some counters come again: replays.
-            let segments: Vec<SegmentFacts> = (0..count)
-                .map(|_| {
-                    let counter = random.below(300);
-                    // A counter has one content.
-                    let mut content = Random(counter);
-                    segment(&world.broker, counter, world.sections(&mut content))
-                })
-                .collect();
-            described(store.commit_segments(fence, &segments).await)
-        }
+        0..=3 => random_commit(store, world, random).await,
         4 => {
             let id = segment(&world.broker, random.below(300), Vec::new()).id;
             described(store.abandon_segment(fence, id).await)
@@ -221,16 +209,7 @@ async fn random_call(world: &World, store: &MetadataStore, random: &mut Random) 
             let page = store.extents(partition, 0, usize::MAX).await;
             described(page.map(|page| page.map(timeless_page)))
         }
-        13 => {
-            let dead = store.dead_objects(i64::MAX, usize::MAX).await.unwrap();
-            let prefix = format!("wal/{}-", world.broker.id);
-            let mine = dead.into_iter().map(|object| object.key);
-            let mut mine: Vec<String> = mine.filter(|key| key.starts_with(&prefix)).collect();
-            mine.sort();
-            mine.truncate(2);
-            store.forget_objects(&mine).await.unwrap();
-            described((store.known_objects(&mine).await, mine))
-        }
+        13 => forget_two(store, world).await,
         14 => random_end(store, world, random).await,
         15 => {
             let until = random.below(60) as i64;
@@ -242,6 +221,32 @@ async fn random_call(world: &World, store: &MetadataStore, random: &mut Random) 
             described((store.backend().change(&change).await, known))
         }
     }
+}
+
+/// Commits up to three segments. Some counters come again: replays.
+async fn random_commit(store: &MetadataStore, world: &World, random: &mut Random) -> String {
+    let count = 1 + random.below(3);
+    let segments: Vec<SegmentFacts> = (0..count)
+        .map(|_| {
+            let counter = random.below(300);
+            // A counter has one content.
+            let mut content = Random(counter);
+            segment(&world.broker, counter, world.sections(&mut content))
+        })
+        .collect();
+    described(store.commit_segments(&world.broker.fence, &segments).await)
+}
+
+/// Forgets two of the dead objects of these histories.
+async fn forget_two(store: &MetadataStore, world: &World) -> String {
+    let dead = store.dead_objects(i64::MAX, usize::MAX).await.unwrap();
+    let prefix = format!("wal/{}-", world.broker.id);
+    let mine = dead.into_iter().map(|object| object.key);
+    let mut mine: Vec<String> = mine.filter(|key| key.starts_with(&prefix)).collect();
+    mine.sort();
+    mine.truncate(2);
+    store.forget_objects(&mine).await.unwrap();
+    described((store.known_objects(&mine).await, mine))
 }
 
 /// Ends a transaction, with or without a raised epoch.

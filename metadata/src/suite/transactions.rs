@@ -2,7 +2,6 @@
 //! it.
 
 use super::*;
-use crate::groups::CommittedOffset;
 use crate::rows::{
     AbortedTransaction, FreshBounds, MarkerFacts, MarkerOutcome, Place, Refusal, Replacement,
 };
@@ -12,15 +11,15 @@ use kfs::OffsetMode;
 use std::collections::BTreeSet;
 
 /// A producer with its transactional id.
-struct Client {
+pub(super) struct Client {
     producer: ProducerId,
-    id: String,
+    pub(super) id: String,
     sequence: i32,
     epoch: i16,
 }
 
 impl Client {
-    async fn new(context: &Context) -> Self {
+    pub(super) async fn new(context: &Context) -> Self {
         let producer = context.producer();
         let id = context.transaction(producer).await;
         Self { producer, id, sequence: 0, epoch: 0 }
@@ -34,12 +33,12 @@ impl Client {
         batch
     }
 
-    async fn known(&self, context: &Context) -> KnownTransaction {
+    pub(super) async fn known(&self, context: &Context) -> KnownTransaction {
         context.store.transaction(&self.id).await.unwrap().expect("it was made")
     }
 
     /// Ends its transaction as KIP-890's second part does: with the next epoch.
-    async fn end(&mut self, context: &Context, commit: bool) -> Vec<MarkerOutcome> {
+    pub(super) async fn end(&mut self, context: &Context, commit: bool) -> Vec<MarkerOutcome> {
         let known = self.known(context).await;
         let ended = self.try_end(context, &known, commit).await;
         let ended = ended.expect("nobody else changes it");
@@ -493,78 +492,6 @@ pub(super) async fn records_of_an_open_transaction_are_deleted(context: &Context
     assert_eq!(ends(context, partition).await, (7, 7));
     let aborted = context.store.aborted(partition, 4, i64::MAX).await.unwrap();
     assert_eq!((aborted[0].first_offset, aborted[0].last_offset), (2, 6));
-}
-
-fn offset(offset: i64, commit_ms: i64) -> CommittedOffset {
-    let metadata = "m".to_owned();
-    CommittedOffset { offset, leader_epoch: -1, metadata, commit_ms, expires_ms: None }
-}
-
-/// Opens a transaction with this group and an offset that waits for it.
-async fn wait_with(
-    context: &Context,
-    client: &Client,
-    group: &str,
-    pending: (TopicPartition, CommittedOffset),
-) -> ChangeOutcome {
-    let known = client.known(context).await;
-    let mut row = known.row.clone();
-    row.begin(1);
-    row.groups.insert(group.to_owned());
-    let store = &context.store;
-    store.put_pending_offsets(&known, &row, group, &[pending], None).await.unwrap()
-}
-
-pub(super) async fn offsets_wait_for_the_end(context: &Context) {
-    let partitions = context.partitions(2).await;
-    let group = format!("waits-{}", context.number);
-    let mut client = Client::new(context).await;
-    let committed = async || context.store.offsets(&group).await.unwrap();
-    let waiting = async || context.store.pending_offsets(&group).await.unwrap();
-    for commit in [false, true] {
-        for (at, partition) in partitions.iter().enumerate() {
-            let pending = (*partition, offset(5 + at as i64, 100));
-            let made = wait_with(context, &client, &group, pending).await;
-            assert_eq!(made, ChangeOutcome::Applied);
-        }
-        // The last one counts.
-        wait_with(context, &client, &group, (partitions[0], offset(9, 101))).await;
-        let named: Vec<_> = waiting().await.iter().map(|one| one.partition()).collect();
-        assert_eq!(named, partitions);
-        assert!(committed().await.is_empty());
-        assert_eq!(client.end(context, commit).await, [], "no partition took part");
-        assert_eq!(waiting().await, []);
-    }
-    let after = committed().await;
-    assert_eq!((after[&partitions[0]].offset, after[&partitions[1]].offset), (9, 6));
-    // Whoever has been fenced adds nothing.
-    let known = client.known(context).await;
-    let mut row = known.row.clone();
-    row.epoch = ProducerEpoch(row.epoch.0 + 1);
-    context.store.put_transaction(&client.id, Some(&known), &row).await.unwrap();
-    let late = [(partitions[0], offset(50, 500))];
-    let made = context.store.put_pending_offsets(&known, &known.row, &group, &late, None).await;
-    assert_eq!(made.unwrap(), ChangeOutcome::Rejected);
-}
-
-pub(super) async fn later_offsets_win(context: &Context) {
-    let partition = context.partition().await;
-    let group = format!("later-{}", context.number);
-    let mut client = Client::new(context).await;
-    let plain = async |value| {
-        let made = context.store.commit_offsets(&group, &[(partition, value)], None).await;
-        assert_eq!(made.unwrap(), ChangeOutcome::Applied);
-    };
-    let committed = async || context.store.offsets(&group).await.unwrap()[&partition].offset;
-    plain(offset(3, 100)).await;
-    wait_with(context, &client, &group, (partition, offset(5, 100))).await;
-    assert_eq!(committed().await, 3);
-    client.end(context, true).await;
-    assert_eq!(committed().await, 5);
-    wait_with(context, &client, &group, (partition, offset(7, 200))).await;
-    plain(offset(9, 200)).await;
-    client.end(context, true).await;
-    assert_eq!(committed().await, 9);
 }
 
 pub(super) async fn ids_are_listed_and_forgotten(context: &Context) {

@@ -1,9 +1,9 @@
 //! OffsetFetch: v1-10.
 //!
-//! v2 all topics, error of the whole; v5 leader epoch; v7 require stable: a partition with an offset
-//! that waits for the end of a transaction has none; v8 several groups; v10 topic ids. Always
-//! answered from the metadata store, whatever the group's state: one that does not exist simply has
-//! no offsets.
+//! v2 all topics, error of the whole; v5 leader epoch; v7 require stable: a partition with an
+//! offset that waits for the end of a transaction has none; v8 several groups; v10 topic ids.
+//! Always answered from the metadata store, whatever the group's state: one that does not exist
+//! simply has no offsets.
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;

@@ -1,7 +1,7 @@
 //! TxnOffsetCommit: v0-5.
 //!
-//! v2 leader epoch; v3 the consumer that the offsets come from; v5 adds the group to the transaction
-//! (KIP-890). Offsets are seen once the transaction has been committed.
+//! v2 leader epoch; v3 the consumer that the offsets come from; v5 adds the group to the
+//! transaction (KIP-890). Offsets are seen once the transaction has been committed.
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;

@@ -1,8 +1,8 @@
 //! Transactional ids: the shell around the rules of `floe-coordinator`.
 //!
 //! No broker owns an id. Each request reads its row, decides by the rules, and makes one change on
-//! condition that the row still is what was read; where it is not, or where nobody knows whether the
-//! change was made, it starts over: the rules know a request that comes again. What ends a
+//! condition that the row still is what was read; where it is not, or where nobody knows whether
+//! the change was made, it starts over: the rules know a request that comes again. What ends a
 //! transaction is one step of the metadata store, after which waiting fetches are woken.
 
 mod upkeep;
@@ -25,7 +25,8 @@ use kfs::{ProducerId, TimestampType, TopicId, TopicPartition};
 
 /// How often a request starts over because others changed the same id.
 const ATTEMPTS_MAX: u32 = 16;
-/// The longest transactional id, bytes of UTF-8: however much of it is escaped, its fact's key fits.
+/// The longest transactional id, bytes of UTF-8: however much of it is escaped, its fact's key
+/// fits.
 const TRANSACTIONAL_ID_BYTES_MAX: usize = 600;
 /// A producer id that is asked for where none is needed.
 const NO_PRODUCER: ProducerId = ProducerId(-1);
@@ -43,6 +44,9 @@ pub(crate) fn check_id(id: &str) -> Result<(), ErrorCode> {
         false => Ok(()),
     }
 }
+
+/// A transaction's row with what has joined it.
+type Added = Result<TransactionRow, TransactionError>;
 
 impl Transactions<'_> {
     /// InitProducerId. An open transaction is aborted first, and the client asks again.
@@ -110,7 +114,7 @@ impl Transactions<'_> {
     async fn add(
         &self,
         id: &str,
-        added: impl Fn(&TransactionRow, i64) -> Result<TransactionRow, TransactionError> + Send + Sync,
+        added: impl Fn(&TransactionRow, i64) -> Added + Send + Sync,
     ) -> Result<(), ErrorCode> {
         for attempt in 0..ATTEMPTS_MAX {
             let known = self.known(id).await?;

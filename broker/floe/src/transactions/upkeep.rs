@@ -1,6 +1,7 @@
-//! What happens to transactional ids without anybody asking: transactions that are open for too long
-//! are aborted, so that they hold no reader up, and ids that nobody uses are forgotten. Every broker
-//! does it; each change is made on condition that the row is what was read, so once is enough.
+//! What happens to transactional ids without anybody asking: transactions that are open for too
+//! long are aborted, so that they hold no reader up, and ids that nobody uses are forgotten. Every
+//! broker does it; each change is made on condition that the row is what was read, so once is
+//! enough.
 //!
 //! A round reads every row, 1,000 at a time: their number is bounded by their expiry.
 

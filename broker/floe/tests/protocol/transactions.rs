@@ -1,5 +1,5 @@
-//! Transactions over the wire, in both protocols: before KIP-890 (`TV1`: partitions are added first,
-//! an epoch stays) and since (`TV2`: writing adds them, every end raises the epoch).
+//! Transactions over the wire, in both protocols: before KIP-890 (`TV1`: partitions are added
+//! first, an epoch stays) and since (`TV2`: writing adds them, every end raises the epoch).
 
 use crate::kit::{Client, Rig};
 use crate::samples::SampleTopic;

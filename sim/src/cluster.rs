@@ -10,6 +10,7 @@ use crate::client::Connection;
 use crate::dice::{below, between_ms, chance, pick};
 use crate::life::{Living, start_life};
 use crate::model::Model;
+use crate::moments::{DEADLY_KINDS, Moments, PHASES};
 use crate::planted::{Numbers, Plant};
 use crate::trace::Trace;
 use floe::config::Config;
@@ -18,7 +19,6 @@ use floe_env::simulated::Node;
 use floe_env::{Env, Instant, Lane, Shutdown, Task, shutdown_signal};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A broker that was told to stop must have stopped after this time.
@@ -29,40 +29,6 @@ const START_MAX: Duration = Duration::from_secs(120);
 const CLOCK_JUMP_MS: u64 = 7_200_000;
 /// Steps of the file system before the power goes, at most.
 const STEPS_MAX: u64 = 600;
-
-const PHASES: [Phase; 3] = [Phase::Before, Phase::In, Phase::After];
-
-/// Kinds of calls during which a node must have died at least once over all seeds, each before, in
-/// and after the call: those that a broker cannot do without. With about how many of them a life
-/// makes, so that the moment to die at comes.
-pub const DEADLY_KINDS: &[(&str, u64)] = &[
-    ("put", 20),
-    ("put_merged", 1),
-    ("put_table", 4),
-    ("get", 1),
-    ("get_range", 10),
-    ("list", 1),
-    ("delete", 1),
-    ("commit_segments", 20),
-    ("abandon_segment", 1),
-    ("forget_outcomes", 1),
-    ("forget_registrations", 1),
-    ("partition_states", 6),
-    ("advance_log_start", 1),
-    ("end_transaction", 6),
-    ("aborted", 1),
-    ("extents", 4),
-    ("replace_extents", 1),
-    ("unpack_fresh", 2),
-    ("dead_objects", 1),
-    ("known_objects", 1),
-    ("forget_objects", 1),
-    ("get_facts", 6),
-    ("scan", 1),
-    ("change", 2),
-    ("change_table", 1),
-    ("now_ms", 1),
-];
 
 /// What all lives share; clones are the same cluster.
 #[derive(Clone)]
@@ -88,9 +54,8 @@ pub struct Parts {
     pub is_remote: bool,
     /// A planted bug.
     pub plant: Plant,
-    /// The first moment to die at, of all that there are; each life that dies at one takes the
-    /// next.
-    pub first_moment: u64,
+    /// The moments to die at.
+    pub moments: Moments,
 }
 
 pub(crate) struct State {
@@ -101,7 +66,6 @@ pub(crate) struct State {
     zombies: Mutex<Vec<Living>>,
     zombie_tasks: Mutex<Vec<Task<()>>>,
     tally: Mutex<Tally>,
-    next_moment: AtomicU64,
 }
 
 /// How lives began and ended.
@@ -142,8 +106,7 @@ impl Cluster {
         let numbers = Numbers::default();
         let (listening, zombies) = (Mutex::default(), Mutex::default());
         let (zombie_tasks, tally) = (Mutex::default(), Mutex::default());
-        let next_moment = AtomicU64::new(parts.first_moment);
-        let state = State { parts, numbers, listening, zombies, zombie_tasks, tally, next_moment };
+        let state = State { parts, numbers, listening, zombies, zombie_tasks, tally };
         Self(Arc::new(state))
     }
 
@@ -399,10 +362,8 @@ impl Cluster {
         match below(env, 25) {
             0..3 => node.set_kill_once_in(pick(env, &[100, 1000, 10_000])),
             3..15 => {
-                // All in turn, so that a few seeds meet each.
-                let moment = self.0.next_moment.fetch_add(1, Ordering::Relaxed) as usize;
-                let kind = DEADLY_KINDS[moment / PHASES.len() % DEADLY_KINDS.len()];
-                at(EndBy::Kill, kind, PHASES[moment % PHASES.len()]);
+                let (kind, phase) = parts.moments.next();
+                at(EndBy::Kill, kind, phase);
             }
             15..16 => at(EndBy::Kill, ("put", 20), any_phase),
             // What it has put is there, and the commit that names it is still to come.

@@ -18,6 +18,7 @@ use crate::cluster::{Cluster, Parts, Tally};
 use crate::dice::{between_ms, chance, pick};
 use crate::metadata_server::MetadataServer;
 use crate::model::{Counts, Model};
+use crate::moments::Moments;
 use crate::object_server::ObjectServer;
 use crate::planted::Plant;
 use crate::trace::Trace;
@@ -50,8 +51,6 @@ const CALM_MAX: Duration = Duration::from_secs(120);
 const MACHINE_PER_MILLE: u64 = 300;
 /// After the last fault, something late may still come for so long.
 const LATE_MAX: Duration = Duration::from_secs(20);
-/// About how many lives of a seed die at a chosen moment.
-const MOMENTS_PER_SEED: u64 = 5;
 /// When nothing fails any more, all orphans of tables go in this time.
 const ORPHANS_MAX: Duration = Duration::from_secs(120);
 const MACHINE_BYTES: u64 = 256 << 20;
@@ -126,7 +125,7 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
         config: Arc::new(config(&env).expect("the settings are right")),
         is_remote,
         plant,
-        first_moment: seed.wrapping_mul(MOMENTS_PER_SEED),
+        moments: Moments::of(seed),
     };
     let grace = parts.rules.clean.grace;
     let run = Run {

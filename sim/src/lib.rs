@@ -32,6 +32,7 @@ pub mod harness;
 pub mod life;
 pub mod metadata_server;
 pub mod model;
+pub mod moments;
 pub mod object_server;
 pub mod planted;
 pub mod power;

@@ -1,12 +1,15 @@
-//! Seeds 0 to `FLOE_SIM_SEEDS` (50); `FLOE_SIM_SEED` runs a single one and prints its newest
-//! events.
+//! Seeds 0 to `FLOE_SIM_SEEDS` (50), and some that aim at the moments at which no node died in
+//! those; `FLOE_SIM_SEED` runs a single one and prints its newest events.
 
-use floe_sim::calls::{Deaths, Phase};
-use floe_sim::cluster::{DEADLY_KINDS, Tally};
+use floe_sim::calls::Deaths;
+use floe_sim::cluster::Tally;
 use floe_sim::model::Counts;
+use floe_sim::moments::{self, PHASES};
 use floe_sim::{Plant, Report, run};
 use std::collections::BTreeMap;
-use std::ops::Range;
+
+/// Seeds that aim at one moment, at most.
+const AIMED_MAX: u64 = 12;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
@@ -38,12 +41,12 @@ fn cpu_seconds() -> Option<f64> {
 
 /// The reports of seeds in their order, and the CPU seconds of one. Seeds share nothing: each core
 /// runs some of them.
-fn run_all(seeds: Range<u64>) -> (Vec<Report>, Option<f64>) {
+fn run_all(seeds: &[u64]) -> (Vec<Report>, Option<f64>) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let of_core = |core: usize| {
         let began = cpu_seconds();
-        let own = seeds.clone().skip(core).step_by(cores);
-        let reports: Vec<Report> = own.map(run_seed).collect();
+        let own = seeds.iter().skip(core).step_by(cores);
+        let reports: Vec<Report> = own.map(|seed| run_seed(*seed)).collect();
         let took = began.and_then(|began| cpu_seconds().map(|ended| ended - began));
         (reports, took)
     };
@@ -76,6 +79,9 @@ struct Sum {
 
 impl Sum {
     fn add(&mut self, report: Report) {
+        if !report.violations.is_empty() {
+            eprintln!("{}", explain(&report));
+        }
         for (moment, count) in report.deaths {
             *self.deaths.entry(moment).or_default() += count;
         }
@@ -95,9 +101,32 @@ impl Sum {
         }
     }
 
+    fn run(&mut self, seeds: &[u64]) {
+        let (reports, seconds) = run_all(seeds);
+        reports.into_iter().for_each(|report| self.add(report));
+        if let Some(seconds) = seconds {
+            println!("{seconds:.2} CPU seconds a seed");
+        }
+    }
+
+    /// The moments of which no node died at one.
+    fn missed(&self) -> Vec<usize> {
+        let met = |moment: &usize| {
+            let ((kind, _), phase) = moments::named(*moment);
+            self.deaths.contains_key(&(kind, phase))
+        };
+        (0..moments::MOMENTS).filter(|moment| !met(moment)).collect()
+    }
+
+    fn found_nothing(&self) {
+        assert!(self.failed.is_empty(), "seeds with violations: {:?}", self.failed);
+        let without_group = &self.without_group;
+        assert!(without_group.is_empty(), "no offset was ever committed: {without_group:?}");
+    }
+
     fn died(&self, kind: &'static str) -> [u64; 3] {
         let died = |phase| self.deaths.get(&(kind, phase)).copied().unwrap_or(0);
-        [Phase::Before, Phase::In, Phase::After].map(died)
+        PHASES.map(died)
     }
 
     /// What must happen in some seed, or a check has nothing to look at; with how often it did.
@@ -132,34 +161,30 @@ impl Sum {
 
 #[test]
 fn no_seed_finds_a_violation() {
-    let (seeds, is_single) = match number("FLOE_SIM_SEED") {
-        Some(seed) => (seed..seed + 1, true),
-        None => (0..number("FLOE_SIM_SEEDS").unwrap_or(50), false),
-    };
-    let mut sum = Sum::default();
-    let (reports, seconds) = run_all(seeds);
-    for report in reports {
-        if is_single {
-            report.lines.iter().for_each(|line| println!("{line}"));
-        }
-        if !report.violations.is_empty() {
-            eprintln!("{}", explain(&report));
-        }
+    if let Some(seed) = number("FLOE_SIM_SEED") {
+        let mut sum = Sum::default();
+        let report = run_seed(seed);
+        report.lines.iter().for_each(|line| println!("{line}"));
         sum.add(report);
+        sum.print();
+        return sum.found_nothing();
     }
-    if let Some(seconds) = seconds {
-        println!("{seconds:.2} CPU seconds a seed");
+    let mut sum = Sum::default();
+    let seeds: Vec<u64> = (0..number("FLOE_SIM_SEEDS").unwrap_or(50)).collect();
+    sum.run(&seeds);
+    for at in 0..AIMED_MAX {
+        let aimed: Vec<u64> =
+            sum.missed().iter().map(|moment| moments::aimed_seed(*moment, at)).collect();
+        if aimed.is_empty() {
+            break;
+        }
+        println!("aimed at moments that no seed met: {aimed:?}");
+        sum.run(&aimed);
     }
     sum.print();
-    assert!(sum.failed.is_empty(), "seeds with violations: {:?}", sum.failed);
-    let without_group = &sum.without_group;
-    assert!(without_group.is_empty(), "no offset was ever committed: {without_group:?}");
-    if is_single {
-        return;
-    }
-    let never = DEADLY_KINDS.iter().map(|(kind, _)| *kind);
-    let never: Vec<&str> = never.filter(|kind| sum.died(kind).contains(&0)).collect();
-    assert!(never.is_empty(), "no node ever died around these calls: {never:?}");
+    sum.found_nothing();
+    let never: Vec<_> = sum.missed().into_iter().map(moments::named).collect();
+    assert!(never.is_empty(), "no node ever died at these moments: {never:?}");
     let missing: Vec<_> = sum.needed().into_iter().filter(|(_, count)| *count == 0).collect();
     assert!(missing.is_empty(), "never happened: {missing:?}");
 }

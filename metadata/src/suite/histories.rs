@@ -341,8 +341,8 @@ pub async fn concurrent(
         let (records, clock) = (Arc::clone(&records), Arc::clone(&clock));
         let random = Random(plan.seed.wrapping_mul(1_000_003) + task as u64);
         let work = async move {
-            let merges = Merges::default();
-            let mut client = Client { context, world, random, clock, unknown: 0, merges };
+            let unseen = Unseen::default();
+            let mut client = Client { context, world, random, clock, unknown: 0, unseen };
             for call in 0..plan.calls {
                 if plan.mix() != Mix::LogStarts && client.random.one_in(4) {
                     client.merge().await;
@@ -350,23 +350,24 @@ pub async fn concurrent(
                 let record = client.call((task * plan.calls + call) as u64, &plan).await;
                 records.lock().push(record);
             }
-            (client.unknown, client.merges)
+            (client.unknown, client.unseen)
         };
         tasks.push(env.spawn("history", Lane::Foreground, work));
     }
-    let (mut unknown, mut merges) = (0, Merges::default());
+    let (mut unknown, mut unseen) = (0, Unseen::default());
     for task in tasks {
-        let (of_task, merged) = task.await.unwrap();
+        let (of_task, unseen_of_task) = task.await.unwrap();
         unknown += of_task;
-        merges.applied += merged.applied;
-        merges.in_doubt += merged.in_doubt;
+        unseen.merges += unseen_of_task.merges;
+        unseen.merges_in_doubt += unseen_of_task.merges_in_doubt;
+        unseen.moves_in_doubt.extend(unseen_of_task.moves_in_doubt);
     }
     let records = std::mem::take(&mut *records.lock());
     let states = calm.store.partition_states(&world.partitions).await.unwrap();
     match plan.mix() {
         Mix::Both => mixed_end::check(&calm, &world.partitions, &records, &states).await,
         Mix::Merges | Mix::LogStarts => {
-            serial_order::check(&world, env, plan.seed, records, &states, merges).await;
+            serial_order::check(&world, env, plan.seed, records, &states, unseen).await;
         }
     }
     unknown
@@ -390,15 +391,19 @@ struct Client {
     random: Random,
     clock: Arc<AtomicU64>,
     unknown: usize,
-    merges: Merges,
+    unseen: Unseen,
 }
 
-/// How many merges were made. Each puts one extent into another place, of the same bytes: it raises
-/// the partition's version, and nothing else can be seen of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Merges {
-    pub(super) applied: u64,
-    pub(super) in_doubt: u64,
+/// What raised versions of partitions although no answer says so.
+#[derive(Debug, Default)]
+pub(super) struct Unseen {
+    /// Merges. Each puts one extent into another place, of the same bytes: it raises the
+    /// partition's version, and nothing else can be seen of it.
+    pub(super) merges: u64,
+    /// Those whose answer was lost: made or not.
+    pub(super) merges_in_doubt: u64,
+    /// Moves of log starts whose answer was lost. Made again, they answer with what is true by then.
+    pub(super) moves_in_doubt: Vec<(TopicPartition, i64)>,
 }
 
 impl Client {
@@ -465,10 +470,10 @@ impl Client {
         let key = format!("log/{}-{}", self.world.broker.id, self.random.next());
         let replacement = moved(partition, source, key);
         match store.replace_extents(&self.world.broker.fence, &replacement).await {
-            Ok(ChangeOutcome::Applied) => self.merges.applied += 1,
+            Ok(ChangeOutcome::Applied) => self.unseen.merges += 1,
             Ok(ChangeOutcome::Rejected) => {}
             Err(error) => {
-                self.merges.in_doubt += 1;
+                self.unseen.merges_in_doubt += 1;
                 self.try_again(&error).await;
             }
         }
@@ -505,7 +510,10 @@ impl Client {
             // Made twice it is made once.
             match self.context.store.advance_log_start(partition, offset).await {
                 Ok(state) => return state.unwrap(),
-                Err(error) => self.try_again(&error).await,
+                Err(error) => {
+                    self.unseen.moves_in_doubt.push((partition, offset));
+                    self.try_again(&error).await;
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 //! and of segments' outcomes, and real time, say which call was before which. If that has a cycle,
 //! there is no such order. The model then makes the calls in that order and must answer the same.
 
-use super::histories::{Merges, World, moved};
+use super::histories::{Unseen, World, moved};
 use super::*;
 use crate::model::ModelBackend;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,7 @@ pub(super) struct Record {
 struct Sight {
     partition: TopicPartition,
     version: u64,
+    log_start: i64,
     raised: Raised,
 }
 
@@ -58,11 +59,11 @@ pub(super) async fn check(
     seed: u64,
     mut records: Vec<Record>,
     states: &[Option<PartitionState>],
-    merges: Merges,
+    unseen: Unseen,
 ) {
     records.sort_by_key(|record| record.called);
-    let before = constraints(&records);
-    let order = topological(&before, &records)
+    let after = constraints(&records);
+    let order = topological(&after, &records)
         .unwrap_or_else(|| panic!("the history of seed {seed} has no serial order"));
     let model: Arc<dyn Backend> = Arc::new(ModelBackend::new(env.clone()));
     let context = Context::new(model, env.clone(), histories::FIRST_CONCURRENT_CASE + seed);
@@ -70,11 +71,11 @@ pub(super) async fn check(
     assert_eq!((&same.broker, &same.partitions), (&world.broker, &world.partitions));
     let store = context.store();
     let fence = &world.broker.fence;
-    let mut made = 0;
+    let mut filled = Filled { context: &context, world: &same, unseen: &unseen, merges: 0 };
     for at in order {
         let record = &records[at];
-        for (partition, version) in versions_before(store, record).await {
-            made += merge_until(&context, world, partition, version).await;
+        for before in before(store, record).await {
+            filled.until(&before).await;
         }
         let answer = match &record.call {
             Call::Commit(segment) => {
@@ -91,50 +92,90 @@ pub(super) async fn check(
         assert_eq!(answer, record.answer, "call {} of seed {seed}", record.called);
     }
     for (partition, state) in world.partitions.iter().zip(states) {
-        made += merge_until(&context, world, *partition, state.unwrap().version).await;
+        let PartitionState { version, log_start_offset, .. } = state.unwrap();
+        let log_start = Some(log_start_offset);
+        filled.until(&Before { partition: *partition, version, log_start }).await;
     }
     assert_eq!(store.partition_states(&world.partitions).await.unwrap(), states);
-    let most = merges.applied + merges.in_doubt;
-    assert!((merges.applied..=most).contains(&made), "{made} merges of {merges:?}");
+    let (made, most) = (filled.merges, unseen.merges + unseen.merges_in_doubt);
+    assert!((unseen.merges..=most).contains(&made), "{made} merges of {unseen:?}");
 }
 
-/// The versions that a record's partitions must have had before it.
-async fn versions_before(store: &MetadataStore, record: &Record) -> Vec<(TopicPartition, u64)> {
-    let mut versions = Vec::new();
-    for sight in sights(record) {
-        let raises = match (sight.raised, &record.call) {
-            (Raised::Yes, _) => true,
-            (Raised::OneOfThem, Call::Advance(partition, offset)) => {
-                let state = store.partition_states(&[*partition]).await.unwrap()[0].unwrap();
+/// What a partition must have been before a record.
+struct Before {
+    partition: TopicPartition,
+    version: u64,
+    /// `None` if the record itself moved it.
+    log_start: Option<i64>,
+}
+
+async fn before(store: &MetadataStore, record: &Record) -> Vec<Before> {
+    let mut all = Vec::new();
+    for Sight { partition, version, log_start, raised } in sights(record) {
+        let moves = match (raised, &record.call) {
+            (Raised::OneOfThem, Call::Advance(_, offset)) => {
+                let state = store.partition_states(&[partition]).await.unwrap()[0].unwrap();
+                // One that was made before its answer was lost has moved nothing when it answers.
                 state.log_start_offset < state.high_watermark.min(*offset)
+                    && state.version < version
             }
             _ => false,
         };
-        versions.push((sight.partition, sight.version.saturating_sub(u64::from(raises))));
+        let raises = moves || raised == Raised::Yes;
+        all.push(Before {
+            partition,
+            version: version.saturating_sub(u64::from(raises)),
+            log_start: (!moves).then_some(log_start),
+        });
     }
-    versions
+    all
 }
 
-/// Versions that no record raised are those of merges, of which each is like any other. Answers how
-/// many it took.
-async fn merge_until(
-    context: &Context,
-    world: &World,
-    partition: TopicPartition,
-    version: u64,
-) -> u64 {
-    let mut made = 0;
-    loop {
-        let page = context.store.extents(partition, 0, 1).await.unwrap().unwrap();
-        if page.state.version >= version {
-            return made;
+/// Makes the model's partitions what calls saw that were raised by what no answer shows.
+struct Filled<'a> {
+    context: &'a Context,
+    world: &'a World,
+    unseen: &'a Unseen,
+    merges: u64,
+}
+
+impl Filled<'_> {
+    /// Raises a partition's version. No history has both merges and moves of log starts: where a
+    /// move's answer was lost, it is such a move; else a merge, of which each is like any other.
+    async fn until(&mut self, before: &Before) {
+        loop {
+            let page = self.context.store.extents(before.partition, 0, 1).await.unwrap().unwrap();
+            let missing = before.version.saturating_sub(page.state.version);
+            match self.next_move(before, page.state, missing) {
+                _ if missing == 0 => return,
+                Some(offset) => {
+                    let moved = self.context.store.advance_log_start(before.partition, offset);
+                    moved.await.unwrap();
+                }
+                None => self.merge(before.partition, &page.extents[0]).await,
+            }
         }
-        let key = format!("log/again-{}-{}", context.number, context.unique());
-        let replacement = moved(partition, &page.extents[0], key);
-        let fence = &world.broker.fence;
-        let outcome = context.store.replace_extents(fence, &replacement).await.unwrap();
+    }
+
+    /// Where an unseen move moved the log start to, so that after all `missing` ones it is where it
+    /// was seen.
+    fn next_move(&self, before: &Before, state: PartitionState, missing: u64) -> Option<i64> {
+        if missing == 1 && before.log_start.is_some() {
+            return before.log_start.filter(|seen| state.log_start_offset < *seen);
+        }
+        let moves = self.unseen.moves_in_doubt.iter();
+        let targets = moves.filter(|(partition, _)| *partition == before.partition);
+        let targets = targets.map(|(_, offset)| state.high_watermark.min(*offset));
+        targets.filter(|offset| state.log_start_offset < *offset).min()
+    }
+
+    async fn merge(&mut self, partition: TopicPartition, extent: &Extent) {
+        let key = format!("log/again-{}-{}", self.context.number, self.context.unique());
+        let replacement = moved(partition, extent, key);
+        let fence = &self.world.broker.fence;
+        let outcome = self.context.store.replace_extents(fence, &replacement).await.unwrap();
         assert_eq!(outcome, ChangeOutcome::Applied);
-        made += 1;
+        self.merges += 1;
     }
 }
 
@@ -197,8 +238,13 @@ fn order_versions(records: &[Record], after: &mut [BTreeSet<usize>]) {
     for versions in seen.into_values() {
         let mut previous: Vec<usize> = Vec::new();
         for mut version in versions.into_values() {
-            // The first to be answered can have been the first in every order.
+            // The first to be answered can have been the first in every order, unless somebody saw
+            // the version before it was called: then it was raised by one whose answer was lost.
             let one = version.one_of_them.iter().copied().min_by_key(|at| records[*at].answered);
+            let is_late = |one: usize| {
+                version.seen_by.iter().any(|at| records[*at].answered < records[one].called)
+            };
+            let one = one.filter(|one| !is_late(*one));
             let raised_by = version.raised_by.or(one);
             version.seen_by.extend(version.one_of_them);
             version.seen_by.retain(|at| Some(*at) != raised_by);
@@ -224,9 +270,11 @@ fn sights(record: &Record) -> Vec<Sight> {
                 let is_accepted =
                     |batch: &BatchOutcome| matches!(batch, BatchOutcome::Accepted { .. });
                 let raised = outcome.batches.iter().any(is_accepted);
+                let PartitionState { version, log_start_offset: log_start, .. } = outcome.state?;
                 Some(Sight {
                     partition: section.topic_partition(),
-                    version: outcome.state?.version,
+                    version,
+                    log_start,
                     raised: if raised { Raised::Yes } else { Raised::No },
                 })
             });
@@ -236,7 +284,8 @@ fn sights(record: &Record) -> Vec<Sight> {
             let target = state.high_watermark.min(*offset);
             let may_have_moved = state.log_start_offset == target && target > 0;
             let raised = if may_have_moved { Raised::OneOfThem } else { Raised::No };
-            vec![Sight { partition: *partition, version: state.version, raised }]
+            let (version, log_start) = (state.version, state.log_start_offset);
+            vec![Sight { partition: *partition, version, log_start, raised }]
         }
         _ => Vec::new(),
     }

@@ -68,10 +68,15 @@ impl TablePlace {
     /// # Errors
     /// `Corrupt` for an address outside.
     pub fn key_of(&self, url: &str) -> Result<String> {
-        let inside = url.strip_prefix(&self.url).filter(|inside| inside.starts_with('/'));
+        let inside = self.name_of(url);
         let inside =
             inside.ok_or_else(|| Error::corrupt(format!("`{url}` is not in {}", self.url)))?;
-        Ok(format!("{}{inside}", self.key))
+        Ok(format!("{}/{inside}", self.key))
+    }
+
+    /// The name below the folder of a file with this address. `None` outside.
+    pub fn name_of<'a>(&self, url: &'a str) -> Option<&'a str> {
+        inside(&self.url, url)
     }
 
     /// A key for a new data file.
@@ -87,7 +92,7 @@ impl TablePlace {
     /// How often the rows of a data file were folded, by its address. `None` for files of others.
     pub fn generation_of(&self, url: &str) -> Option<u8> {
         const UUID_LENGTH: usize = 36;
-        let inside = url.strip_prefix(&self.url)?.strip_prefix("/data/")?;
+        let inside = self.name_of(url)?.strip_prefix("data/")?;
         let name = inside.strip_suffix(".parquet")?;
         let (id, behind) = (name.get(..UUID_LENGTH)?, name.get(UUID_LENGTH..)?);
         Uuid::parse_str(id).ok()?;
@@ -108,5 +113,35 @@ impl TablePlace {
     pub fn metadata_key(&self, env: &Env, version: u64, is_compressed: bool) -> String {
         let ending = if is_compressed { "gz.metadata.json" } else { "metadata.json" };
         format!("{}/metadata/{version:05}-{}.{ending}", self.key, env.uuid())
+    }
+}
+
+/// The name below a folder's address of a file with this address; `None` outside. Hadoop's file
+/// systems, and so Spark, write addresses of local files with one slash instead of three.
+pub(crate) fn inside<'a>(folder: &str, url: &'a str) -> Option<&'a str> {
+    let below = url.strip_prefix(folder).or_else(|| {
+        let path = folder.strip_prefix("file://")?;
+        url.strip_prefix("file:")?.strip_prefix(path)
+    });
+    below?.strip_prefix('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::inside;
+
+    #[test]
+    fn addresses_of_local_files_have_one_slash_or_three() {
+        let folder = "file:///a/t";
+        for url in ["file:///a/t/data/f", "file:/a/t/data/f"] {
+            assert_eq!(inside(folder, url), Some("data/f"));
+        }
+        for url in
+            ["/a/t/f", "file:a/t/f", "file://a/t/f", "file:/a/tt/f", "file:/a/t", "s3:/a/t/f"]
+        {
+            assert_eq!(inside(folder, url), None, "{url}");
+        }
+        assert_eq!(inside("s3://b/t", "s3://b/t/f"), Some("f"));
+        assert_eq!(inside("s3://b/t", "s3:/b/t/f"), None);
     }
 }

@@ -49,10 +49,10 @@ impl<'a> Rewriter<'a> {
     }
 
     fn new_url(&self, url: &str) -> Result<String> {
-        let inside = url.strip_prefix(&self.from).filter(|inside| inside.starts_with('/'));
+        let inside = crate::place::inside(&self.from, url);
         let inside =
             inside.ok_or_else(|| Error::invalid(format!("`{url}` is not in {}", self.from)))?;
-        Ok(format!("{}{inside}", self.place.url()))
+        Ok(format!("{}/{inside}", self.place.url()))
     }
 
     /// Puts the new address in the place of the old one in all texts.

@@ -53,5 +53,5 @@ impl Bridge {
 
 /// A file's name below the table's folder, if it is there.
 fn name_of<'a>(table: &LoadedTable, url: &'a str) -> Option<&'a str> {
-    url.strip_prefix(table.place.url())?.strip_prefix('/')
+    table.place.name_of(url)
 }

@@ -2,13 +2,13 @@
 
 use crate::broker::Broker;
 use crate::http::{
-    ExtentView, ExtentsPage, Inspect, PartitionView, ResumeRequest, StatusView, TableView,
-    TopicView, TopicsPage,
+    ExtentView, ExtentsPage, FlushRequest, FlushView, Inspect, PartitionView, ResumeRequest,
+    StatusView, TableView, TopicView, TopicsPage,
 };
 use crate::topics::KnownTopic;
 use async_trait::async_trait;
 use floe_env::{Error, Instant, Result};
-use floe_iceberg_bridge::{Bridge, ResumeFrom, TableStatus};
+use floe_iceberg_bridge::{Bridge, FlushedTable, ResumeFrom, TableStatus};
 use floe_metadata::rows::{Extent, PartitionState, Place};
 use floe_store::ObjectStore;
 use kfs::OffsetMode;
@@ -87,9 +87,25 @@ impl Inspect for BrokerInspect {
         };
         let Some(bridge) = &self.bridge else { return Ok(None) };
         let namespace = &bridge.config().namespace;
-        let inside = name.strip_prefix(namespace).and_then(|name| name.strip_prefix('.'));
-        let resumed = bridge.resume(inside.unwrap_or(name), from).await?;
+        let resumed = bridge.resume(inside(namespace, name), from).await?;
         Ok(resumed.and_then(|status| table_view(namespace, status)))
+    }
+
+    async fn flush_tables(&self, request: &FlushRequest) -> Result<Vec<FlushView>> {
+        let no_tables = || Error::invalid("tables are switched off (iceberg.enable)");
+        let bridge = self.bridge.as_ref().ok_or_else(no_tables)?;
+        let namespace = &bridge.config().namespace;
+        let names = request.tables.iter().map(|name| inside(namespace, name).to_owned());
+        let names: Vec<String> = names.collect();
+        let view = |flushed: FlushedTable| FlushView {
+            name: format!("{namespace}.{}", flushed.name),
+            topic: flushed.topic,
+            snapshot_id: flushed.snapshot_id,
+            rows: flushed.rows,
+            cut: flushed.cut,
+            error: flushed.error,
+        };
+        Ok(bridge.flush(&names).await?.into_iter().map(view).collect())
     }
 
     async fn extents(
@@ -116,6 +132,11 @@ impl Inspect for BrokerInspect {
             next: next.filter(|next| *next < page.state.high_watermark),
         }))
     }
+}
+
+/// A table's name without its namespace.
+fn inside<'a>(namespace: &str, name: &'a str) -> &'a str {
+    name.strip_prefix(namespace).and_then(|name| name.strip_prefix('.')).unwrap_or(name)
 }
 
 fn table_view(namespace: &str, status: TableStatus) -> Option<TableView> {

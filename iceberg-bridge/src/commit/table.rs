@@ -82,7 +82,8 @@ impl LoadedTable {
         let place = TablePlace::new(store, cluster, topic, pointer.table_id);
         let file = get(store, &place.key_of(&pointer.metadata_location)?).await?;
         // Of a thousand snapshots it takes milliseconds, and looks are on the connections' threads.
-        let decoding = env.blocking(move || Decoded::of(file, (cluster, topic), pointer, place));
+        let decoding =
+            env.blocking(move || Decoded::of(file, (cluster, topic), (pointer, place), false));
         let Decoded { mut head, metadata, metadata_json, list } = decoding.await?;
         if let Some(url) = list {
             head.manifests = parse_list(&url, &get(store, &head.place.key_of(&url)?).await?)?;
@@ -104,7 +105,7 @@ impl LoadedTable {
         let topic = pointer.topic().ok_or_else(|| Error::bug("no topic's table"))?;
         let decoding = env.blocking(move || {
             let file = compressed(&json)?;
-            let mut decoded = Decoded::of(json, (cluster, topic), pointer, place)?;
+            let mut decoded = Decoded::of(json, (cluster, topic), (pointer, place), true)?;
             let TableHead { pointer, .. } = &decoded.head;
             decoded.head.pointer = pointer.at(pointer.metadata_location.clone(), &decoded.metadata);
             decoded.head.file = file;
@@ -176,17 +177,23 @@ struct Decoded {
 }
 
 impl Decoded {
+    /// A table of the embedded catalog is made with its first rows, so one without any was replaced;
+    /// another catalog makes it empty.
     fn of(
         file: Bytes,
         (cluster, topic): (ClusterId, TopicId),
-        pointer: TablePointer,
-        place: TablePlace,
+        (pointer, place): (TablePointer, TablePlace),
+        may_be_empty: bool,
     ) -> Result<Self> {
         let (metadata, metadata_json) = metadata_of(&file, &pointer.metadata_location)?;
         let owner = owner_problem(&metadata, (cluster, topic), pointer.table_id);
         let current = metadata.current_snapshot().filter(|_| owner.is_none());
         let list = current.map(|snapshot| snapshot.manifest_list().to_owned());
-        let judged = owner.map_or_else(|| judge(&metadata, topic), Err);
+        let judged = match owner {
+            Some(problem) => Err(problem),
+            None if may_be_empty && is_untouched(&metadata) => Ok(Progress::start(topic)),
+            None => judge(&metadata, topic),
+        };
         let judged = judged.and_then(|progress| Ok((progress, mapping_of(&metadata)?)));
         let (progress, mapping, stopped) = match judged {
             Ok((progress, mapping)) => (progress, mapping, None),
@@ -313,9 +320,6 @@ fn held(metadata: &TableMetadata, topic: TopicId) -> Progress {
 /// The progress of a table that is ours, or why it must not be written: what it holds is not what
 /// we last committed.
 fn judge(metadata: &TableMetadata, topic: TopicId) -> Result<Progress, String> {
-    if is_untouched(metadata) {
-        return Ok(Progress::start(topic));
-    }
     let Maps { main, tagged, is_history_expired } = maps(metadata)?;
     if main.is_none() && !is_history_expired {
         return Err("replaced: no snapshot in main's history has a progress map".to_owned());

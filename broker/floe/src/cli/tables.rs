@@ -34,13 +34,12 @@ pub(super) fn run(arguments: TablesArguments, assembly: Arc<dyn Assembly>) -> Ou
         }
         Some(TablesCommand::Flush { names }) => {
             let flushed = flush(&target, names)?;
-            let is_whole = flushed.iter().all(|table| table.error.is_none());
             if target.json {
-                print_json(&flushed)?
+                print_json(&flushed)?;
             } else {
-                print(&flushes(&flushed))?
+                print(&flushes(&flushed))?;
             }
-            if is_whole { Ok(()) } else { Err(Failure::Reported) }
+            flush_verdict(&flushed)
         }
         Some(TablesCommand::Recover(arguments)) => recover(arguments, target.json, &assembly),
         Some(TablesCommand::Relocate(arguments)) => relocate::run(arguments, assembly),

@@ -169,19 +169,28 @@ impl RestCatalog {
         }))
     }
 
-    /// Gives a table its second partition spec, if it lacks it.
+    /// Gives a table its second partition spec, if it lacks it, and Floe's field ids, where the
+    /// catalog has numbered columns in another order: no file has been written for its own yet.
     async fn with_day_spec(&self, wanted: &KnownTable, told: Told) -> Result<Told> {
         if told.metadata.default_partition_spec_id() != 0 {
             return Ok(told);
         }
+        let schema = iceberg_schema(&Mapping::new())?;
+        let is_ours = told.metadata.current_schema().as_struct() == schema.as_struct();
+        let renumbered = [
+            TableUpdate::AddSchema { schema },
+            TableUpdate::SetCurrentSchema { schema_id: LAST_ADDED },
+        ];
+        let renumbered = renumbered.into_iter().filter(|_| !is_ours);
         let requirements = [
             TableRequirement::UuidMatch { uuid: told.metadata.uuid() },
             TableRequirement::DefaultSpecIdMatch { default_spec_id: 0 },
         ];
-        let updates = [
+        let partitioned = [
             TableUpdate::AddSpec { spec: day_spec()? },
             TableUpdate::SetDefaultSpec { spec_id: LAST_ADDED },
         ];
+        let updates: Vec<TableUpdate> = renumbered.chain(partitioned).collect();
         let name = (wanted.namespace.as_str(), wanted.name.as_str());
         let call = self.commit_call(name, &requirements, &updates).await?;
         let answer = self.http.call(&call).await?;

@@ -119,12 +119,13 @@ impl Worker {
         if from != ResumeFrom::Rewind {
             return Err(Error::invalid(format!("{why}; there is nothing to go on behind")));
         }
+        let name = self.status().table;
         catalog.forget(self.topic).await?;
         let mut state = self.state.lock();
         state.dropped = None;
         state.status.last_error = None;
         drop(state);
-        Ok(Some(self.status()))
+        Ok(Some(TableStatus { table: name, ..self.status() }))
     }
 
     /// Takes over a version unless a newer one is known.

@@ -18,6 +18,7 @@ import confluent_kafka
 import duckdb
 import pyarrow.fs
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from pyiceberg.catalog import load_catalog
 
 START_SECONDS = 30
 STOP_SECONDS = 30
@@ -245,8 +246,44 @@ class S3:
                                        endpoint_override=self.endpoint)
 
 
+class Catalog:
+    """The Iceberg REST catalog of scripts/with-servers, which is SeaweedFS', for tables whose files are in `store`."""
+
+    warehouse = "s3://warehouse"
+
+    def __init__(self, store):
+        assert "FLOE_TEST_CATALOG" in os.environ, "no FLOE_TEST_CATALOG: run the tests by scripts/with-servers scripts/e2e"
+        self.uri, self.store = os.environ["FLOE_TEST_CATALOG"], store
+        self.settings = store.settings | {
+            "iceberg.catalog.uri": self.uri, "iceberg.catalog.warehouse": self.warehouse, "iceberg.catalog.allow_http": "true",
+            # A table bucket takes no table that lies elsewhere.
+            "iceberg.catalog.set_location": "false",
+        }
+
+    def pyiceberg(self):
+        credential = f"{self.store.key}:{self.store.secret}"
+        return load_catalog("lake", type="rest", uri=self.uri, warehouse=self.warehouse, credential=credential,
+                            **self.store.pyiceberg_properties())
+
+    def duckdb(self):
+        access = f"CLIENT_ID '{self.store.key}', CLIENT_SECRET '{self.store.secret}', OAUTH2_SERVER_URI '{self.uri}/v1/oauth/tokens'"
+        session = duckdb_session()
+        self.store.secret_for(session)
+        session.execute(f"""ATTACH '{self.warehouse}' AS lake (TYPE ICEBERG, ENDPOINT '{self.uri}', {access},
+            ACCESS_DELEGATION_MODE 'none')""")
+        return session
+
+
 def duckdb_on(floe, access="AUTHORIZATION_TYPE 'none'", delegation="none"):
-    """DuckDB with Floe's catalog attached as `lake`. The extensions come with the packages; nothing is downloaded."""
+    """DuckDB with Floe's catalog attached as `lake`."""
+    session = duckdb_session()
+    session.execute(f"""ATTACH '' AS lake (TYPE ICEBERG, ENDPOINT 'http://{floe.http}/iceberg',
+        {access}, ACCESS_DELEGATION_MODE '{delegation}')""")
+    return session
+
+
+def duckdb_session():
+    """DuckDB with what it needs of Iceberg. The extensions come with the packages; nothing is downloaded."""
     extensions = pathlib.Path(os.environ["FLOE_DUCKDB_EXTENSIONS"])
     session = duckdb.connect(config={
         "allow_unsigned_extensions": "true", "extension_directory": str(extensions), "autoinstall_known_extensions": "false",
@@ -255,6 +292,4 @@ def duckdb_on(floe, access="AUTHORIZATION_TYPE 'none'", delegation="none"):
         package = pathlib.Path(importlib.util.find_spec(f"duckdb_extension_{name}").origin).parent
         session.execute(f"INSTALL '{next(package.glob(f'extensions/*/{name}.duckdb_extension'))}'")
         session.execute(f"LOAD {name}")
-    session.execute(f"""ATTACH '' AS lake (TYPE ICEBERG, ENDPOINT 'http://{floe.http}/iceberg',
-        {access}, ACCESS_DELEGATION_MODE '{delegation}')""")
     return session

@@ -11,6 +11,7 @@ use crate::log_reader::{LogReader, PartitionCut};
 use crate::look::{LookAnswer, look};
 use crate::names;
 use crate::pointer::{FactPointers, TablePointer, TablePointers};
+use crate::rest::RestCatalog;
 use crate::status::TableStatus;
 use crate::sweep::{SweepCounts, SweepState};
 use crate::table_settings::TableSettings;
@@ -92,7 +93,11 @@ impl Bridge {
         metadata: MetadataStore,
         log: Arc<dyn LogReader>,
     ) -> Self {
-        let shared = Arc::new(Shared::new(env, config, store, pointers, log));
+        let rest = config.rest.clone().map(|rest| {
+            let names = (config.cluster, config.namespace.as_str());
+            Arc::new(RestCatalog::new(env.clone(), rest, names, store.clone(), metadata.clone()))
+        });
+        let shared = Arc::new(Shared::new(env, config, store, pointers, rest, log));
         let (topics, workers, removed) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (orphans, sweep_counts) = (Mutex::default(), SweepCounts::default());
         let (folds, fold_counts) = (Mutex::default(), FoldCounts::default());
@@ -274,8 +279,9 @@ impl Bridge {
         if worker.covers(&ends) {
             return Ok(None);
         }
-        let table = worker.refresh_head().await?;
-        let is_stopped = table.as_ref().is_some_and(|table| table.stopped.is_some());
+        let table = worker.head_to_visit().await?;
+        let is_stopped = table.as_ref().is_some_and(|table| table.stopped.is_some())
+            || worker.dropped().is_some();
         if worker.covers(&ends) || is_stopped || !worker.settings().is_enabled {
             return Ok(None);
         }
@@ -332,13 +338,9 @@ impl Bridge {
         (namespace, name): (&str, &str),
         from: ResumeFrom,
     ) -> Result<Option<TableStatus>> {
-        let Some(pointer) = self.inner.shared.pointers.by_name(namespace, name).await? else {
-            return Ok(None);
-        };
-        let Some(topic) = pointer.topic() else {
-            return Err(Error::invalid("the table shows no topic"));
-        };
-        let resumed = self.worker_of(topic, &pointer).await?.resume(from).await?;
+        let worker = self.worker_named(namespace, name).await?;
+        let Some(worker) = worker else { return Ok(None) };
+        let resumed = worker.resume(from).await?;
         tracing::warn!(table = %name, from = from.name(), "a stopped table goes on");
         Ok(resumed)
     }
@@ -531,6 +533,11 @@ impl Bridge {
         topic: TopicId,
         pointer: &TablePointer,
     ) -> Result<Arc<Worker>> {
+        self.worker_by_id(topic, &pointer.name).await
+    }
+
+    /// The worker of a topic. The name of one that is gone is not needed any more.
+    async fn worker_by_id(&self, topic: TopicId, otherwise: &str) -> Result<Arc<Worker>> {
         if let Some(worker) = self.inner.workers.lock().get(&topic) {
             return Ok(worker.clone());
         }
@@ -540,9 +547,40 @@ impl Bridge {
                 worker.set_settings(self.settings_of(&known));
                 Ok(worker)
             }
-            // The name of a topic that is gone is not needed any more.
-            None => Ok(self.worker(topic, &pointer.name)),
+            None => Ok(self.worker(topic, otherwise)),
         }
+    }
+
+    /// The worker of a table that was made. `None` if there is no such table.
+    ///
+    /// # Errors
+    /// `Invalid` for one that shows no topic; whatever the metadata store answers.
+    pub(crate) async fn worker_named(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<Worker>>> {
+        let topic = match self.rest() {
+            Some(catalog) => catalog.topic_of(name).await?,
+            None => {
+                let pointer = self.pointers().by_name(namespace, name).await?;
+                let no_topic = || Error::invalid("the table shows no topic");
+                pointer.map(|pointer| pointer.topic().ok_or_else(no_topic)).transpose()?
+            }
+        };
+        match topic {
+            Some(topic) => self.worker_by_id(topic, name).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The catalog that tables are committed to, if it is not the embedded one.
+    pub(crate) fn rest(&self) -> Option<&RestCatalog> {
+        self.inner.shared.rest.as_deref()
+    }
+
+    pub(crate) fn log(&self) -> &dyn LogReader {
+        self.inner.shared.log.as_ref()
     }
 
     /// What went wrong while there was nothing to show.

@@ -33,6 +33,11 @@ impl CommitBudget {
         }
     }
 
+    /// Waits until a commit that somebody waits for may be made.
+    pub(crate) async fn look(&self) -> SemaphorePermit<'_> {
+        acquire(&self.looks).await
+    }
+
     /// Waits until a turn that has more to commit than one commit takes may go on.
     pub(crate) async fn rest(&self) -> SemaphorePermit<'_> {
         acquire(&self.background).await

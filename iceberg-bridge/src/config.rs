@@ -4,6 +4,7 @@ use crate::catalog::{CatalogClient, ReadKeys, TOKEN_LIFETIME};
 use crate::commit::ExpiryRules;
 use crate::fold::FoldRules;
 use crate::mapping::MappingLimits;
+use crate::rest::RestConfig;
 use crate::sweep::SweepRules;
 use crate::topic_patterns::TopicPatterns;
 use kfs::ClusterId;
@@ -46,8 +47,10 @@ pub struct BridgeConfig {
     /// What every table's answer tells the engine, such as `s3.endpoint` and `s3.region`. Never the
     /// broker's own keys.
     pub client_config: BTreeMap<String, String>,
-    /// Who may ask the catalog, and for what.
+    /// Who may ask the embedded catalog, and for what.
     pub catalog: CatalogConfig,
+    /// The catalog that tables are committed to instead of the embedded one.
+    pub rest: Option<RestConfig>,
 }
 
 /// Settings of the catalog.
@@ -90,6 +93,7 @@ impl BridgeConfig {
             mapping_limits: MappingLimits::default(),
             client_config: BTreeMap::new(),
             catalog: CatalogConfig::default(),
+            rest: None,
         }
     }
 }

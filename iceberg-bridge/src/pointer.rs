@@ -16,6 +16,7 @@ use floe_env::{Error, Result};
 use floe_metadata::MetadataStore;
 use floe_metadata::facts::{Change, ChangeOutcome, Check, Expect, FactKey, FactRange, Write};
 use floe_metadata::topics::{decode_topic, topic_key};
+use iceberg::spec::TableMetadata;
 use kfs::TopicId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -111,6 +112,15 @@ impl TablePointer {
     #[must_use]
     pub fn moved(&self, metadata_location: String) -> Self {
         let metadata_version = self.metadata_version + 1;
+        Self { metadata_location, metadata_version, ..self.clone() }
+    }
+
+    /// The pointer of a version that another catalog has made. What counts its versions is the
+    /// number that each snapshot raises.
+    #[must_use]
+    pub(crate) fn at(&self, metadata_location: String, metadata: &TableMetadata) -> Self {
+        let count = metadata.last_sequence_number();
+        let metadata_version = u64::try_from(count).unwrap_or(0);
         Self { metadata_location, metadata_version, ..self.clone() }
     }
 

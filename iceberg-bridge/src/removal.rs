@@ -4,6 +4,8 @@
 //! A table is removed only after its pointer was read and its topic was then not found. Topic ids
 //! are never used again, so such a topic is gone for good. A commit that is under way loses: it
 //! moves a pointer that is no more. Whatever a crash leaves undone, the next round does.
+//!
+//! A table in another catalog stays there, with its files: it is not ours to drop.
 
 use crate::bridge::Bridge;
 use crate::place::TablePlace;
@@ -41,10 +43,22 @@ impl Bridge {
     /// # Errors
     /// Whatever the metadata store answers; the background job tries again.
     pub async fn remove_table_of(&self, topic: TopicId) -> Result<()> {
+        if self.rest().is_some() {
+            return self.let_go_of(topic).await;
+        }
         match self.pointers().by_topic(topic).await? {
             Some(pointer) => self.remove_if_gone(topic, &pointer).await,
             None => Ok(()),
         }
+    }
+
+    /// Forgets a deleted topic, whose table stays in the catalog that has it.
+    async fn let_go_of(&self, topic: TopicId) -> Result<()> {
+        if self.metadata().topic_by_id(topic).await?.is_none() {
+            self.metadata().set_table_progress(topic, None).await?;
+            self.forget_worker(topic);
+        }
+        Ok(())
     }
 
     /// Removes the tables of all topics that are gone.
@@ -52,6 +66,12 @@ impl Bridge {
         let topics = self.topics().await?;
         let known: BTreeMap<TopicId, &str> =
             topics.iter().map(|topic| (topic.id, topic.name.as_str())).collect();
+        if self.rest().is_some() {
+            for topic in self.workers().into_keys().filter(|topic| !known.contains_key(topic)) {
+                self.let_go_of(topic).await?;
+            }
+            return Ok(());
+        }
         // Engines may have given a topic's table another namespace.
         let mut after: Option<String> = None;
         loop {

@@ -3,11 +3,18 @@
 //! starts again where somebody else was faster, or where one commit does not take it to its cut: a
 //! backfill is a turn of many commits, each of which is kept whatever happens to the next, and
 //! between two of them it queues behind the turns of other tables.
+//!
+//! `worker/refresh.rs` reads which version is the newest, `worker/status.rs` says how it all is,
+//! and `worker/hold.rs` brings it to a cut and no further.
+
+mod hold;
+mod refresh;
+mod status;
 
 use crate::budget::{CommitBudget, becomes_look};
 use crate::commit::{
     CommitCounts, CommitEnd, Committer, Gap, LoadedTable, Ownership, Removed, ResumeFrom,
-    StagedFile, TableCounts, TableHead, foreign_schema,
+    StagedFile, TableHead, foreign_schema, is_untouched,
 };
 use crate::config::BridgeConfig;
 use crate::encode::{DecodeCounts, EncoderConfig};
@@ -16,10 +23,11 @@ use crate::mapping::Mapping;
 use crate::newest::Newest;
 use crate::pointer::TablePointers;
 use crate::progress::Progress;
+use crate::rest::RestCatalog;
 use crate::staging::{StagedRange, Stager, Start};
-use crate::status::{Signs, TableStatus, WorkerStatus};
+use crate::status::{TableStatus, WorkerStatus};
 use crate::table_settings::TableSettings;
-use crate::turns::{Turn, TurnEnd, Turns};
+use crate::turns::{TurnEnd, Turns};
 use floe_env::{Env, Error, Instant, Lane, Result};
 use floe_store::ObjectStore;
 use kfs::{PartitionIndex, TopicId, TopicPartition};
@@ -45,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) config: BridgeConfig,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) pointers: Arc<dyn TablePointers>,
+    /// Where tables are committed to, if not to the embedded catalog.
+    pub(crate) rest: Option<Arc<RestCatalog>>,
     pub(crate) log: Arc<dyn LogReader>,
     committer: Committer,
     stager: Stager,
@@ -59,14 +69,16 @@ impl Shared {
         config: BridgeConfig,
         store: Arc<dyn ObjectStore>,
         pointers: Arc<dyn TablePointers>,
+        rest: Option<Arc<RestCatalog>>,
         log: Arc<dyn LogReader>,
     ) -> Self {
         let committer =
             Committer::new(env.clone(), store.clone(), pointers.clone(), config.cluster)
-                .with_rules(config.expiry);
+                .with_rules(config.expiry)
+                .with_catalog(rest.clone());
         let stager = Stager::new(env.clone(), store.clone(), log.clone());
         let (commits, decoded) = (CommitBudget::new(), Mutex::default());
-        Self { env, config, store, pointers, log, committer, stager, commits, decoded }
+        Self { env, config, store, pointers, rest, log, committer, stager, commits, decoded }
     }
 }
 
@@ -79,12 +91,18 @@ pub(crate) struct Worker {
     counts: Arc<CommitCounts>,
     /// Held while a commit is made, so that those of one broker never conflict.
     commit_gate: tokio::sync::Mutex<()>,
+    /// Held while a turn runs. Whoever else holds it has the table stay where it is.
+    turn_gate: Arc<tokio::sync::Mutex<()>>,
     turns: Mutex<Turns>,
     state: Mutex<State>,
 }
 
 struct State {
     newest: Option<Newest>,
+    /// The name of the table, if another catalog has it no more.
+    dropped: Option<String>,
+    /// When another catalog was asked last.
+    asked: Option<Instant>,
     /// At or beyond the newest version's progress: offsets in between hold no rows.
     scanned: Progress,
     /// Gaps below it that no version has noted: the table has yet to be made.
@@ -105,6 +123,8 @@ impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, topic: TopicId, topic_name: String) -> Arc<Self> {
         let state = State {
             newest: None,
+            dropped: None,
+            asked: None,
             scanned: Progress::start(topic),
             gaps: Vec::new(),
             status: WorkerStatus::default(),
@@ -120,6 +140,7 @@ impl Worker {
             committer: shared.committer.counting(counts.clone()),
             counts,
             commit_gate: tokio::sync::Mutex::default(),
+            turn_gate: Arc::default(),
             turns: Mutex::default(),
             state: Mutex::new(state),
             shared,
@@ -167,6 +188,7 @@ impl Worker {
         let is_stopped = |newest: &Newest| newest.head().stopped.is_some();
         state.is_backfilling
             || state.newest.as_ref().is_some_and(is_stopped)
+            || state.dropped.is_some()
             || !state.settings.is_enabled
     }
 
@@ -226,77 +248,6 @@ impl Worker {
         self.state.lock().status.note_visit(error);
     }
 
-    /// Reads the pointer, and the version that it names if that is not known yet.
-    pub(crate) async fn refresh(&self) -> Result<Option<Arc<LoadedTable>>> {
-        self.refresh_head().await?;
-        self.newest().await
-    }
-
-    /// As [`Worker::refresh`], for those who do not need the metadata.
-    pub(crate) async fn refresh_head(&self) -> Result<Option<Arc<TableHead>>> {
-        let known = self.head();
-        let pointers = &self.shared.pointers;
-        let same_name = match known.as_ref().map(|table| &table.pointer) {
-            Some(known) => pointers.by_name(&known.namespace, &known.name).await?,
-            None => None,
-        };
-        let pointer = match same_name.filter(|pointer| pointer.topic() == Some(self.topic)) {
-            Some(pointer) => Some(pointer),
-            // It may have got another name.
-            None => pointers.by_topic(self.topic).await?,
-        };
-        match (known, pointer) {
-            (Some(table), Some(pointer)) if table.pointer == pointer => Ok(Some(table)),
-            (_, Some(pointer)) => {
-                let (store, cluster) = (self.shared.store.as_ref(), self.shared.config.cluster);
-                let loading = LoadedTable::load(&self.shared.env, store, cluster, pointer);
-                self.set_newest(Arc::new(loading.await?));
-                Ok(self.head())
-            }
-            (_, None) => {
-                let mut state = self.state.lock();
-                if state.newest.take().is_some() {
-                    state.scanned = Progress::start(self.topic);
-                    state.gaps.clear();
-                }
-                Ok(None)
-            }
-        }
-    }
-
-    /// Takes over a version unless a newer one is known.
-    fn set_newest(&self, table: Arc<LoadedTable>) {
-        let now = self.shared.env.monotonic();
-        let mut state = self.state.lock();
-        let known = state.newest.as_ref().map(Newest::head);
-        let is_newer = |known: &Arc<TableHead>| {
-            known.pointer.table_id == table.pointer.table_id
-                && known.pointer.metadata_version > table.pointer.metadata_version
-        };
-        if known.is_some_and(is_newer) {
-            return;
-        }
-        let has_same_progress =
-            |known: &Arc<TableHead>| known.stopped.is_none() && known.progress == table.progress;
-        if table.stopped.is_some() || !known.is_some_and(has_same_progress) {
-            state.scanned = table.progress.clone();
-        }
-        // A table that is there notes its gaps as they are found.
-        state.gaps.clear();
-        state.newest = Some(Newest::new(table, now));
-    }
-
-    /// The newest known version if what was staged for `base` can go onto it: so a commit of this
-    /// broker that came in between is no conflict.
-    async fn newest_like(&self, base: Arc<LoadedTable>) -> Result<Arc<LoadedTable>> {
-        let is_like = |newest: &Arc<LoadedTable>| {
-            newest.pointer.table_id == base.pointer.table_id
-                && newest.pointer.sweeps == base.pointer.sweeps
-                && newest.pointer.metadata_version > base.pointer.metadata_version
-        };
-        Ok(self.newest().await?.filter(is_like).unwrap_or(base))
-    }
-
     /// Commits files in the place of others with the same rows; see [`Committer::replace`].
     pub(crate) async fn replace(
         &self,
@@ -328,7 +279,7 @@ impl Worker {
     /// Lets a stopped table go on, as an operator has decided. `None` if there is no table.
     pub(crate) async fn resume(&self, from: ResumeFrom) -> Result<Option<TableStatus>> {
         let _gate = self.commit_gate.lock().await;
-        let Some(base) = self.refresh().await? else { return Ok(None) };
+        let Some(base) = self.refresh().await? else { return self.resume_dropped(from).await };
         match self.committer.resume(base, from).await? {
             CommitEnd::Committed(table) => {
                 self.set_newest(table);
@@ -359,11 +310,14 @@ impl Worker {
         loop {
             let Some(mut is_look) = self.turns.lock().peek() else { return };
             self.pause(&mut is_look).await;
+            // Before the permit, so that nobody who waits here holds others up.
+            let gate = self.turn_gate.lock().await;
             let permit = self.shared.commits.first(&mut is_look).await;
             let Some(turn) = self.turns.lock().take() else { return };
             self.state.lock().last_turn = Some(self.shared.env.monotonic());
-            let ended = self.run_turn(&turn, permit).await;
+            let ended = self.run_turn(&turn.cut, permit).await;
             self.note_end(&ended);
+            drop(gate);
             self.turns.lock().finish();
             turn.end(ended);
         }
@@ -389,11 +343,11 @@ impl Worker {
     /// is far behind holds nobody up; it then goes on with those that nobody waits for.
     async fn run_turn(
         self: &Arc<Self>,
-        turn: &Turn,
+        cut: &[PartitionCut],
         mut permit: SemaphorePermit<'_>,
     ) -> Result<()> {
         loop {
-            let advancing = self.clone().advance(turn.cut.clone());
+            let advancing = self.clone().advance(cut.to_vec());
             // A task of its own, so that a panic ends the turn and not the runner.
             let ended = self.shared.env.spawn("table-turn", Lane::Background, advancing).await;
             let ended = ended.unwrap_or_else(|error| Err(Error::bug(error.to_string())));
@@ -423,7 +377,10 @@ impl Worker {
         let ends = ends(&cut);
         for _ in 0..OVERTAKEN_MAX {
             let had_table = self.head().is_some();
-            let base = self.refresh().await?;
+            let mut base = self.refresh().await?;
+            if let Some(reason) = self.dropped() {
+                return Err(Error::fenced(format!("table is stopped: {reason}")));
+            }
             if had_table && base.is_none() {
                 return Err(Error::fenced("the table was dropped"));
             }
@@ -432,6 +389,9 @@ impl Worker {
             }
             if self.covers(&ends) {
                 return Ok(true);
+            }
+            if base.is_none() {
+                base = self.make_at_catalog().await?;
             }
             let began = self.shared.env.monotonic();
             let (start, owner) = self.start(base.as_ref());
@@ -466,11 +426,14 @@ impl Worker {
         let limits = self.shared.config.mapping_limits;
         let start = Start {
             topic,
-            place: self.shared.committer.place(topic, table),
+            place: base.map_or_else(
+                || self.shared.committer.place(topic, table),
+                |base| base.place.clone(),
+            ),
             committed,
             scanned,
             gaps,
-            is_new: base.is_none(),
+            is_new: base.is_none_or(|base| is_untouched(&base.metadata)),
             schema: base.and_then(|base| foreign_schema(&base.mapping, &base.metadata)),
             mapping: base.map_or_else(Mapping::new, |base| base.mapping.clone()),
             encoder: EncoderConfig { format, limits },
@@ -547,50 +510,6 @@ impl Worker {
     /// Notes how many files are as large as they get.
     pub(crate) fn note_full_files(&self, full_files: u64) {
         self.state.lock().status.full_files = Some(full_files);
-    }
-
-    pub(crate) fn status(&self) -> TableStatus {
-        let state = self.state.lock();
-        let (newest, status) = (state.newest.as_ref().map(Newest::head), &state.status);
-        let counts = newest.map_or_else(TableCounts::default, |table| table.counts);
-        let (pointer, config) = (newest.map(|table| &table.pointer), &self.shared.config);
-        let lag_ms = status.lag_ms(self.shared.env.now_ms());
-        let signs = Signs {
-            stopped: newest.and_then(|table| table.stopped.clone()),
-            is_enabled: state.settings.is_enabled,
-            last_error: status.failing(),
-            gap_offsets: counts.gap_offsets,
-            is_backfilling: state.is_backfilling,
-            lag_records: status.lag_records,
-            lag: Duration::from_millis(lag_ms.unsigned_abs()),
-            lag_max: config.lag_max,
-        };
-        let (table_state, reason) = signs.judge();
-        TableStatus {
-            topic: self.topic,
-            topic_name: self.topic_name.clone(),
-            table: pointer.map(|pointer| pointer.name.clone()),
-            namespace: pointer.map_or(&config.namespace, |pointer| &pointer.namespace).clone(),
-            state: table_state,
-            reason,
-            lag_records: status.lag_records,
-            lag_ms,
-            commits: status.commits,
-            last_commit_ms: status.last_commit_ms.or(counts.committed_ms),
-            last_error: status.last_error.clone(),
-            gap_offsets: counts.gap_offsets,
-            files: counts.files,
-            small_files: status.full_files.map(|full| counts.files.saturating_sub(full)),
-            bytes: counts.bytes,
-            rescued_rows: counts.rescued_rows,
-            undecodable_rows: counts.undecodable_rows,
-            conflicts: self.counts.conflicts.load(Ordering::Relaxed),
-            puts: self.counts.puts.load(Ordering::Relaxed),
-            failures: status.failures,
-            columns: newest.map_or(0, |table| table.mapping.leaves()),
-            retention_ms: state.settings.retention_ms,
-            decoded: status.decoded,
-        }
     }
 }
 

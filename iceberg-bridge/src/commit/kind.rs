@@ -1,6 +1,7 @@
 //! What kinds of commits there are, and which version of a table each may be made on.
 
 use super::manifest::ExistingFile;
+use super::own::own_snapshot;
 use super::rewrite::{Listings, listings};
 use super::snapshot::Totals;
 use super::{LoadedTable, Staged};
@@ -70,7 +71,7 @@ pub(super) struct KnownStop {
 
 impl KnownStop {
     pub(super) fn of(table: &LoadedTable) -> Self {
-        let tagged = table.metadata.snapshot_for_ref(super::TAG);
+        let tagged = own_snapshot(&table.metadata);
         Self {
             main: table.metadata.current_snapshot_id(),
             tagged: tagged.map(|snapshot| snapshot.snapshot_id()),

@@ -21,6 +21,8 @@ mod kind;
 mod manifest;
 mod merge;
 mod outcome;
+mod own;
+mod publish;
 mod refs;
 mod resume;
 mod rewrite;
@@ -42,21 +44,26 @@ pub(crate) use manifest::{SnapshotPlace, encode_list, encode_relocated};
 pub(crate) use outcome::{Moved, delete_unnamed, put, until_known};
 pub use resume::ResumeFrom;
 pub use snapshot::Ownership;
+pub(crate) use snapshot::owner_properties;
 pub use staged::{Gap, Staged, StagedFile};
 pub use table::{
     CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, RESCUED_ROWS_KEY, TABLE_NAME_PROPERTY, TAG,
     TOPIC_NAME_PROPERTY, TOPIC_PROPERTY, UNDECODABLE_ROWS_KEY,
 };
-pub(crate) use table::{is_compressed, metadata_file, read_metadata};
+pub(crate) use table::{
+    is_compressed, is_untouched, metadata_file, parsed_metadata, read_metadata,
+};
 
 use crate::encode::DecodeCounts;
 use crate::names;
 use crate::place::TablePlace;
 use crate::pointer::{TablePointer, TablePointers};
+use crate::rest::{Found, RestCatalog};
 use bytes::Bytes;
 use floe_env::{Env, Error, ErrorKind, Result};
 use floe_store::ObjectStore;
 use futures::stream::{self, StreamExt};
+use iceberg::TableUpdate;
 use iceberg::spec::{DataFile, ManifestFile, SnapshotRef, TableMetadata};
 use kfs::{ClusterId, TopicId};
 use kind::Kind;
@@ -98,6 +105,8 @@ pub struct Committer {
     env: Env,
     store: Arc<dyn ObjectStore>,
     pointers: Arc<dyn TablePointers>,
+    /// Where tables are committed to, if not to the embedded catalog.
+    rest: Option<Arc<RestCatalog>>,
     cluster: ClusterId,
     rules: ExpiryRules,
     counts: Arc<CommitCounts>,
@@ -113,6 +122,8 @@ impl std::fmt::Debug for Committer {
 struct Prepared {
     puts: Vec<(String, Bytes)>,
     snapshot_id: i64,
+    /// What the version has beyond the one before.
+    changes: Vec<TableUpdate>,
     metadata: TableMetadata,
     metadata_json: Bytes,
     metadata_file: Bytes,
@@ -139,7 +150,13 @@ impl Committer {
         cluster: ClusterId,
     ) -> Self {
         let (rules, counts) = (ExpiryRules::default(), Arc::default());
-        Self { env, store, pointers, cluster, rules, counts }
+        Self { env, store, pointers, rest: None, cluster, rules, counts }
+    }
+
+    /// The same, to another catalog.
+    #[must_use]
+    pub(crate) fn with_catalog(self, rest: Option<Arc<RestCatalog>>) -> Self {
+        Self { rest, ..self }
     }
 
     /// The same, which lets snapshots go by these rules.
@@ -158,6 +175,12 @@ impl Committer {
     /// # Errors
     /// Whatever the stores answer; `Corrupt` where the version makes no sense.
     pub async fn load(&self, topic: TopicId) -> Result<Option<LoadedTable>> {
+        if let Some(catalog) = &self.rest {
+            return match catalog.find(topic, None).await? {
+                Found::Newest(table) => Ok(Some(*table)),
+                Found::Nothing | Found::Same | Found::Dropped(_) => Ok(None),
+            };
+        }
         let Some(pointer) = self.pointers.by_topic(topic).await? else { return Ok(None) };
         let store = self.store.as_ref();
         LoadedTable::load(&self.env, store, self.cluster, pointer).await.map(Some)
@@ -268,13 +291,11 @@ impl Committer {
             }
             let metadata = base.metadata.clone();
             let onto = Onto { place: &base.place, base: Some(&base), metadata };
-            let Some(prepared) = self.put_attempt(onto, &mut staged, kind).await? else {
+            let Some(mut prepared) = self.put_attempt(onto, &mut staged, kind).await? else {
                 return Ok(CommitEnd::Overtaken);
             };
-            let pointer = base.pointer.moved(prepared.metadata_location.clone());
-            let moved =
-                until_known(&self.env, || self.pointers.swap(&base.pointer, &pointer)).await;
-            let moved = self.clean_up_after(moved, &staged, &prepared).await?;
+            let published = self.publish(&base, &staged, &mut prepared).await;
+            let (moved, pointer) = self.clean_up_after(published, &staged, &prepared).await?;
             if moved == Moved::Applied {
                 let place = base.place.clone();
                 return Ok(self.committed(place, pointer, staged, prepared));
@@ -288,7 +309,10 @@ impl Committer {
             if current.metadata.snapshot_by_id(prepared.snapshot_id).is_some() {
                 return Ok(CommitEnd::Committed(Arc::new(current)));
             }
-            self.discard_attempt(&prepared).await;
+            // A request to another catalog may still be on its way, and come to nothing later.
+            if moved == Moved::Rejected || self.rest.is_none() {
+                self.discard_attempt(&prepared).await;
+            }
             base = Arc::new(current);
         }
         self.discard_data(&staged).await;
@@ -400,6 +424,7 @@ impl Committer {
         let mut prepared = Prepared {
             puts: Vec::new(),
             snapshot_id,
+            changes: next.built.changes,
             metadata: next.built.metadata,
             metadata_location: place.url_of(&metadata_key)?,
             metadata_json,
@@ -414,7 +439,12 @@ impl Committer {
         }
         let list = encode_list(&list_url, snapshot, &prepared.manifests).await?;
         prepared.puts.push((list_key, list));
-        prepared.puts.push((metadata_key, metadata_file));
+        // Another catalog writes its own.
+        if self.rest.is_none() {
+            prepared.puts.push((metadata_key, metadata_file));
+        } else {
+            prepared.old_metadata.clear();
+        }
         Ok(Some(prepared))
     }
 
@@ -496,12 +526,12 @@ impl Committer {
     }
 
     /// Deletes the attempt's files where the move certainly was not made.
-    async fn clean_up_after(
+    async fn clean_up_after<T>(
         &self,
-        moved: Result<Moved>,
+        moved: Result<T>,
         staged: &Staged,
         prepared: &Prepared,
-    ) -> Result<Moved> {
+    ) -> Result<T> {
         if moved.as_ref().is_err_and(|error| error.kind() != ErrorKind::UnknownOutcome) {
             self.discard(staged, prepared).await;
         }

@@ -54,17 +54,13 @@ pub(super) fn empty_table(
     location: &str,
 ) -> Result<TableMetadata> {
     let failed = |error| iceberg_error("make a table", error);
-    let properties = [
-        (CLUSTER_PROPERTY, owner.cluster.to_string()),
-        (TOPIC_PROPERTY, owner.topic.to_string()),
-        (TOPIC_NAME_PROPERTY, topic_name.to_owned()),
-        (TABLE_NAME_PROPERTY, table_name.to_owned()),
-        (MAPPING_PROPERTY, MAPPING_VERSION.to_string()),
-        ("write.parquet.compression-codec", "zstd".to_owned()),
+    let of_files = [
         ("write.metadata.previous-versions-max", METADATA_FILES_KEPT.to_string()),
         (METADATA_CODEC_PROPERTY, "gzip".to_owned()),
     ];
-    let properties = properties.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let of_files = of_files.into_iter().map(|(key, value)| (key.to_owned(), value));
+    let properties = owner_properties(owner.cluster, owner.topic, (topic_name, table_name));
+    let properties = properties.chain(of_files).collect();
     let schema = iceberg_schema(&Mapping::new())?;
     let made = TableMetadataBuilder::new(
         schema.clone(),
@@ -83,6 +79,23 @@ pub(super) fn empty_table(
         return Err(Error::bug("the library gave the new table other ids than the fixed ones"));
     }
     undated(&metadata)
+}
+
+/// The properties of every table of a topic: whose it is, and how it is written.
+pub(crate) fn owner_properties(
+    cluster: ClusterId,
+    topic: TopicId,
+    (topic_name, table_name): (&str, &str),
+) -> impl Iterator<Item = (String, String)> {
+    let properties = [
+        (CLUSTER_PROPERTY, cluster.to_string()),
+        (TOPIC_PROPERTY, topic.to_string()),
+        (TOPIC_NAME_PROPERTY, topic_name.to_owned()),
+        (TABLE_NAME_PROPERTY, table_name.to_owned()),
+        (MAPPING_PROPERTY, MAPPING_VERSION.to_string()),
+        ("write.parquet.compression-codec", "zstd".to_owned()),
+    ];
+    properties.into_iter().map(|(key, value)| (key.to_owned(), value))
 }
 
 /// The library dates a new table by the system's clock. Its first snapshot will date it by ours.

@@ -4,6 +4,7 @@
 use super::columns::mapping_of;
 use super::head::{TableCounts, TableHead, metadata_of};
 use super::manifest::{ExistingFile, parse_list, parse_manifest};
+use super::own::{own_progress, own_snapshot};
 use super::refs::parse_refs;
 use super::snapshot::BACKDATED_MS;
 use crate::mapping::Mapping;
@@ -81,7 +82,35 @@ impl LoadedTable {
         let place = TablePlace::new(store, cluster, topic, pointer.table_id);
         let file = get(store, &place.key_of(&pointer.metadata_location)?).await?;
         // Of a thousand snapshots it takes milliseconds, and looks are on the connections' threads.
-        let decoding = env.blocking(move || Decoded::of(file, (cluster, topic), pointer, place));
+        let decoding =
+            env.blocking(move || Decoded::of(file, (cluster, topic), (pointer, place), false));
+        let Decoded { mut head, metadata, metadata_json, list } = decoding.await?;
+        if let Some(url) = list {
+            head.manifests = parse_list(&url, &get(store, &head.place.key_of(&url)?).await?)?;
+        }
+        Ok(Self { head: Arc::new(head), metadata, metadata_json })
+    }
+
+    /// A version as another catalog tells it: one GET for the manifest list.
+    ///
+    /// # Errors
+    /// As of [`LoadedTable::load`].
+    pub(crate) async fn told(
+        env: &Env,
+        store: &dyn ObjectStore,
+        cluster: ClusterId,
+        (pointer, place): (TablePointer, TablePlace),
+        json: Bytes,
+    ) -> Result<Self> {
+        let topic = pointer.topic().ok_or_else(|| Error::bug("no topic's table"))?;
+        let decoding = env.blocking(move || {
+            let file = compressed(&json)?;
+            let mut decoded = Decoded::of(json, (cluster, topic), (pointer, place), true)?;
+            let TableHead { pointer, .. } = &decoded.head;
+            decoded.head.pointer = pointer.at(pointer.metadata_location.clone(), &decoded.metadata);
+            decoded.head.file = file;
+            Ok::<_, Error>(decoded)
+        });
         let Decoded { mut head, metadata, metadata_json, list } = decoding.await?;
         if let Some(url) = list {
             head.manifests = parse_list(&url, &get(store, &head.place.key_of(&url)?).await?)?;
@@ -148,17 +177,23 @@ struct Decoded {
 }
 
 impl Decoded {
+    /// A table of the embedded catalog is made with its first rows, so one without any was replaced;
+    /// another catalog makes it empty.
     fn of(
         file: Bytes,
         (cluster, topic): (ClusterId, TopicId),
-        pointer: TablePointer,
-        place: TablePlace,
+        (pointer, place): (TablePointer, TablePlace),
+        may_be_empty: bool,
     ) -> Result<Self> {
         let (metadata, metadata_json) = metadata_of(&file, &pointer.metadata_location)?;
         let owner = owner_problem(&metadata, (cluster, topic), pointer.table_id);
         let current = metadata.current_snapshot().filter(|_| owner.is_none());
         let list = current.map(|snapshot| snapshot.manifest_list().to_owned());
-        let judged = owner.map_or_else(|| judge(&metadata, topic), Err);
+        let judged = match owner {
+            Some(problem) => Err(problem),
+            None if may_be_empty && is_untouched(&metadata) => Ok(Progress::start(topic)),
+            None => judge(&metadata, topic),
+        };
         let judged = judged.and_then(|progress| Ok((progress, mapping_of(&metadata)?)));
         let (progress, mapping, stopped) = match judged {
             Ok((progress, mapping)) => (progress, mapping, None),
@@ -186,7 +221,7 @@ pub(super) fn counts_of(metadata: &TableMetadata) -> TableCounts {
         let stated = main_line(metadata).find_map(|snapshot| summary_value(snapshot, key));
         stated.and_then(|count| count.parse().ok()).unwrap_or(0)
     };
-    let own = metadata.snapshot_for_ref(TAG);
+    let own = own_snapshot(metadata);
     TableCounts {
         gap_offsets: life_count(metadata, GAP_OFFSETS_KEY),
         rescued_rows: life_count(metadata, RESCUED_ROWS_KEY),
@@ -224,7 +259,7 @@ pub(crate) async fn read_metadata(
 
 /// Floe's newest snapshot carries such counts on: those that others make do not.
 pub(super) fn life_count(metadata: &TableMetadata, key: &str) -> u64 {
-    let own = metadata.snapshot_for_ref(TAG);
+    let own = own_snapshot(metadata);
     let count = own.and_then(|own| summary_value(own, key));
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
@@ -271,7 +306,7 @@ pub(super) struct Maps {
 }
 
 pub(super) fn maps(metadata: &TableMetadata) -> Result<Maps, String> {
-    let tagged = metadata.snapshot_for_ref(TAG).and_then(progress_of).transpose()?;
+    let tagged = own_progress(metadata)?;
     let mut next = metadata.current_snapshot();
     // Each snapshot is visited once at most, even if parents form a ring.
     for _ in 0..metadata.snapshots().len() {
@@ -317,10 +352,15 @@ fn judge(metadata: &TableMetadata, topic: TopicId) -> Result<Progress, String> {
     }
 }
 
+/// Whether nothing was ever committed to a table: another catalog has just made it.
+pub(crate) fn is_untouched(metadata: &TableMetadata) -> bool {
+    metadata.snapshots().len() == 0 && metadata.last_sequence_number() == 0
+}
+
 /// Whether main, whose history has expired, goes on from the tag: it is newer and has as many rows,
 /// as after a compaction, and not after a roll-back.
 fn has_rows_of_tag(metadata: &TableMetadata) -> bool {
-    let (main, tagged) = (metadata.current_snapshot(), metadata.snapshot_for_ref(TAG));
+    let (main, tagged) = (metadata.current_snapshot(), own_snapshot(metadata));
     let (Some(main), Some(tagged)) = (main, tagged) else { return false };
     let records = |snapshot| summary_value(snapshot, "total-records");
     main.sequence_number() > tagged.sequence_number()
@@ -328,7 +368,7 @@ fn has_rows_of_tag(metadata: &TableMetadata) -> bool {
         && records(main) == records(tagged)
 }
 
-fn progress_of(snapshot: &Arc<Snapshot>) -> Option<Result<Progress, String>> {
+pub(super) fn progress_of(snapshot: &Arc<Snapshot>) -> Option<Result<Progress, String>> {
     let text = summary_value(snapshot, PROGRESS_KEY)?;
     Some(Progress::unpack(text).map_err(|error| error.to_string()))
 }
@@ -344,7 +384,6 @@ const LISTS: [(&str, &str); 4] = [
 /// Metadata as JSON, and as a file: compressed where the table says so. Keys and lists are sorted,
 /// so that the same version is the same bytes: the library's own order changes from run to run.
 pub(crate) fn metadata_file(metadata: &TableMetadata) -> Result<(Bytes, Bytes)> {
-    let failed = |error| Error::bug("encode table metadata").with_source(error);
     let encode = |error| Error::bug("encode table metadata").with_source(error);
     let mut sorted = serde_json::to_value(metadata).map_err(encode)?;
     for (list, number) in LISTS {
@@ -356,9 +395,21 @@ pub(crate) fn metadata_file(metadata: &TableMetadata) -> Result<(Bytes, Bytes)> 
     if !is_compressed(metadata) {
         return Ok((json.clone(), json));
     }
+    let file = compressed(&json)?;
+    Ok((json, file))
+}
+
+/// The file of some metadata, compressed.
+pub(super) fn compressed(json: &[u8]) -> Result<Bytes> {
+    let failed = |error| Error::bug("encode table metadata").with_source(error);
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(&json).map_err(failed)?;
-    Ok((json, Bytes::from(encoder.finish().map_err(failed)?)))
+    encoder.write_all(json).map_err(failed)?;
+    Ok(Bytes::from(encoder.finish().map_err(failed)?))
+}
+
+/// The metadata in the JSON of some address.
+pub(crate) fn parsed_metadata(json: &Bytes, location: &str) -> Result<TableMetadata> {
+    metadata_of(json, location).map(|(metadata, _)| metadata)
 }
 
 /// Whether the table's metadata files are compressed.

@@ -11,6 +11,8 @@
 //! A folder whose table is not the topic's, or whose topic is gone and did not leave it to
 //! [`crate::removal`], comes of a creation that lost. None can win later, so it is deleted.
 //!
+//! Tables in another catalog are not swept: what a late commit may still name cannot be fenced there.
+//!
 //! While the metadata store says that deletion is stopped (it was put back from a backup, and does
 //! not know of all tables and versions), there is no pass.
 //!
@@ -27,6 +29,7 @@ use crate::bridge::Bridge;
 use crate::commit::LoadedTable;
 use crate::place::TablePlace;
 use crate::pointer::{TablePointer, TablePointers};
+use crate::rest::known;
 use floe_env::{Instant, Result};
 use floe_metadata::MetadataStore;
 use floe_metadata::facts::ChangeOutcome;
@@ -83,7 +86,7 @@ pub(crate) struct SweepState {
 pub(super) enum Owner {
     /// This table's.
     Table(Box<TablePointer>),
-    /// A table's that may be in the making, or a removed one's.
+    /// A table's that may be in the making, a removed one's, or one's in another catalog.
     Another,
     /// A table's that nobody made, and nobody will.
     Nobody,
@@ -106,6 +109,10 @@ async fn owner_of(
     }
     if let Some(own) = pointer.filter(|pointer| pointer.table_id == table) {
         return Ok(Owner::Table(Box::new(own)));
+    }
+    let in_catalog = known::read(metadata, topic).await?;
+    if in_catalog.is_some_and(|known| known.folder == table) {
+        return Ok(Owner::Another);
     }
     // Its topic may have another table since an engine has dropped this one.
     let is_removed = pointers.is_removed(Some(topic), table).await?;
@@ -131,7 +138,8 @@ pub(crate) async fn next_folder(
 impl Bridge {
     /// Sweeps the next folder, if a pass is due or under way. True if there was one.
     pub(crate) async fn sweep_orphans(&self) -> Result<bool> {
-        if !self.pointers().may_delete().await? {
+        // Of another catalog's tables nobody can say that a late commit names no file.
+        if self.rest().is_some() || !self.pointers().may_delete().await? {
             return Ok(false);
         }
         let now = self.env().monotonic();

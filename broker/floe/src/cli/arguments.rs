@@ -118,6 +118,12 @@ pub(super) enum TablesCommand {
         #[arg(long, group = "from")]
         from_here: bool,
     },
+    /// Bring tables to one moment: every record that was acknowledged before, in a snapshot of each.
+    Flush {
+        /// The tables' names.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
     /// Bring all tables back after the metadata store was lost. No broker may run.
     Recover(RecoverArguments),
     /// After the store was moved: write the addresses of all tables anew. No broker may run.

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 
 /// Larger answers are refused.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// An answer must be there in this time.
+/// An answer must be there in this time, if not told otherwise.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A broker's HTTP address.
@@ -24,6 +24,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Client {
     env: Env,
     authority: String,
+    timeout: Duration,
 }
 
 impl Client {
@@ -40,7 +41,12 @@ impl Client {
         let has_port =
             authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
-        Ok(Self { env, authority })
+        Ok(Self { env, authority, timeout: ANSWER_TIMEOUT })
+    }
+
+    /// The same, which waits so long for an answer.
+    pub(super) fn waiting(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Gets JSON. `None` where there is no such thing (404).
@@ -68,7 +74,7 @@ impl Client {
     }
 
     async fn call<T: DeserializeOwned>(&self, request: Request<Full<Bytes>>) -> Result<Option<T>> {
-        let asked = self.env.timeout(ANSWER_TIMEOUT, self.ask(request)).await;
+        let asked = self.env.timeout(self.timeout, self.ask(request)).await;
         let authority = &self.authority;
         let (status, body) = asked
             .unwrap_or_else(|| Err(Error::unavailable("no answer in time")))

@@ -4,12 +4,16 @@ use super::arguments::{RecoverArguments, TablesArguments, TablesCommand, Target}
 use super::assembly::Assembly;
 use super::client::escape;
 use super::{Failure, Outcome, print, print_json, relocate, runtime};
-use crate::http::{ResumeRequest, TableView};
+use crate::http::{FlushRequest, FlushView, ResumeRequest, TableView};
 use crate::text::{bytes, plain, table};
 use floe_env::date::utc_text;
 use floe_env::{Error, Result};
 use floe_iceberg_bridge::RecoveredTable;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest that a flush may take: tables that are far behind are brought to the cut all the way.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(arguments: TablesArguments, assembly: Arc<dyn Assembly>) -> Outcome {
     let TablesArguments { target, command } = arguments;
@@ -27,6 +31,15 @@ pub(super) fn run(arguments: TablesArguments, assembly: Arc<dyn Assembly>) -> Ou
         Some(TablesCommand::Resume { name, rewind, .. }) => {
             let resumed = resume(&target, &name, if rewind { "rewind" } else { "from-here" })?;
             if target.json { print_json(&resumed) } else { print(&listing(&[resumed])) }
+        }
+        Some(TablesCommand::Flush { names }) => {
+            let flushed = flush(&target, names)?;
+            if target.json {
+                print_json(&flushed)?;
+            } else {
+                print(&flushes(&flushed))?;
+            }
+            flush_verdict(&flushed)
         }
         Some(TablesCommand::Recover(arguments)) => recover(arguments, target.json, &assembly),
         Some(TablesCommand::Relocate(arguments)) => relocate::run(arguments, assembly),
@@ -95,6 +108,33 @@ fn resume(target: &Target, name: &str, from: &str) -> Result<TableView> {
         target.client(env)?.post::<TableView>(&path, &request).await
     })??;
     resumed.ok_or_else(|| no_table(name))
+}
+
+fn flush(target: &Target, tables: Vec<String>) -> Result<Vec<FlushView>> {
+    let flushed = runtime::run_command(async |env| {
+        let client = target.client(env)?.waiting(FLUSH_TIMEOUT);
+        client.post::<Vec<FlushView>>("/v1/tables/flush", &FlushRequest { tables }).await
+    })??;
+    flushed.ok_or_else(|| Error::invalid("the broker does not know /v1/tables/flush"))
+}
+
+/// A failure where a table is not at the cut.
+pub(super) fn flush_verdict(tables: &[FlushView]) -> Outcome {
+    let is_whole = tables.iter().all(|table| table.error.is_none());
+    if is_whole { Ok(()) } else { Err(Failure::Reported) }
+}
+
+/// The snapshots, a line each.
+pub(super) fn flushes(tables: &[FlushView]) -> String {
+    let rows = tables.iter().map(|table| {
+        vec![
+            table.name.clone(),
+            or_none(table.snapshot_id.map(|id| id.to_string())),
+            table.rows.to_string(),
+            or_none(table.error.clone()),
+        ]
+    });
+    table(&["TABLE", "SNAPSHOT", "ROWS", "ERROR"], rows.collect())
 }
 
 fn or_none(text: Option<String>) -> String {

@@ -4,7 +4,7 @@ use super::client::{Client, escape};
 use super::doctor::{Level, examine};
 use super::*;
 use crate::config::{Config, Inputs, Machine, resolve};
-use crate::http::{TableView, TopicView};
+use crate::http::{FlushView, TableView, TopicView};
 use async_trait::async_trait;
 use bytes::Bytes;
 use clap::{CommandFactory, Parser};
@@ -216,6 +216,31 @@ fn names_from_outside_cannot_steer_a_terminal() {
     for part in ["99 offsets", "12 beside", "60 s", "conflicts    2 since", "PUTs         4 since"]
     {
         assert!(description.contains(part), "{part}: {description}");
+    }
+}
+
+#[test]
+fn flushed_tables_are_shown_and_one_that_failed_is_a_failure() {
+    assert!(is_code(exit_code("floe tables flush"), USAGE));
+    let flushed = FlushView {
+        name: "kafka.orders".to_owned(),
+        topic: "orders".to_owned(),
+        snapshot_id: Some(4711),
+        rows: 7,
+        cut: vec![7],
+        error: None,
+    };
+    let stopped = FlushView {
+        snapshot_id: None,
+        error: Some("table is stopped".to_owned()),
+        ..flushed.clone()
+    };
+    assert!(tables::flush_verdict(std::slice::from_ref(&flushed)).is_ok());
+    let both = [flushed, stopped];
+    assert!(matches!(tables::flush_verdict(&both), Err(Failure::Reported)));
+    let text = tables::flushes(&both);
+    for part in ["kafka.orders", "4711", "table is stopped"] {
+        assert!(text.contains(part), "{part}: {text}");
     }
 }
 

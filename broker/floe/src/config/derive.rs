@@ -27,6 +27,7 @@ pub(crate) fn derive(
         "store.url" => Some(Value::Text(format!("{}/store", text("data")?))),
         "store.path_style" => Some(Value::Bool(known("store.endpoint").is_some())),
         "iceberg.read_endpoint" => known("store.endpoint"),
+        "iceberg.catalog.sigv4_region" => known("store.region"),
         "metadata.url" => Some(Value::Text(format!("sqlite:{}/metadata.sqlite", text("data")?))),
         "flush.interval_ms" => {
             let location = StoreLocation::parse(&text("store.url")?).ok()?;

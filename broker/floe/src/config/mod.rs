@@ -10,6 +10,7 @@
 //! line, where other users of the machine could read them.
 
 mod address;
+mod catalog_table;
 mod check;
 mod derive;
 mod location;
@@ -17,6 +18,7 @@ mod machine;
 mod nearest;
 pub mod page;
 mod resolve;
+mod rest;
 mod secret;
 pub mod setting;
 pub mod table;

@@ -3,6 +3,7 @@
 //! Where Kafka has a setting of the same meaning, it stands in the table `[kafka]` under Kafka's
 //! name. A new setting is added here and read in `typed.rs`; a test fails where one is missing.
 
+use super::catalog_table;
 use super::setting::Kind::{
     Address, Bool, HttpUrl, Integer, MetadataUrl, Path, Secret, StoreUrl, Text,
 };
@@ -479,6 +480,22 @@ pub const SETTINGS: &[Setting] = &[
         Derived("the endpoint of the store"),
         "Address of the object store as engines reach it, told with the keys.",
     ),
+    catalog_table::URI,
+    catalog_table::WAREHOUSE,
+    catalog_table::TOKEN,
+    catalog_table::CLIENT_ID,
+    catalog_table::CLIENT_SECRET,
+    catalog_table::SCOPE,
+    catalog_table::OAUTH2_URI,
+    catalog_table::SIGV4_SERVICE,
+    catalog_table::SIGV4_REGION,
+    catalog_table::ACCESS_KEY,
+    catalog_table::SECRET_KEY,
+    catalog_table::SESSION_TOKEN,
+    catalog_table::ALLOW_HTTP,
+    catalog_table::SET_LOCATION,
+    catalog_table::TAGS,
+    catalog_table::TIMEOUT_MS,
     Setting::new(
         "iceberg.snapshots_max",
         "FLOE_ICEBERG_SNAPSHOTS_MAX",

@@ -4,6 +4,7 @@ use super::typed::Reader;
 use super::*;
 use crate::text::check_page;
 use floe_env::Result;
+use floe_iceberg_bridge::RestAuth;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -368,6 +369,40 @@ fn port_0_is_advertised_as_bound() {
     assert!(refusal(&with_flags(&[("listen.advertise", "proxy:0")])).contains("listen.advertise"));
 }
 
+/// Variables of a catalog without TLS, and some more.
+fn catalog<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let uri = ("FLOE_ICEBERG_CATALOG_URI", "http://127.0.0.1:8181/catalog");
+    let allowed = ("FLOE_ICEBERG_CATALOG_ALLOW_HTTP", "true");
+    let is_new = |own: &(&str, &str)| more.iter().all(|(name, _)| *name != own.0);
+    [uri, allowed].into_iter().filter(is_new).chain(more.iter().copied()).collect()
+}
+
+#[test]
+fn another_catalog_is_asked_in_one_way() {
+    let none = typed(&with_variables(&catalog(&[]))).unwrap().iceberg.rest.unwrap();
+    assert!(matches!(none.auth, RestAuth::None) && none.sets_location && none.has_tags);
+    let token = ("FLOE_ICEBERG_CATALOG_TOKEN", "hidden");
+    let bearer = typed(&with_variables(&catalog(&[token]))).unwrap().iceberg.rest.unwrap();
+    assert!(matches!(bearer.auth, RestAuth::Bearer(_)));
+    assert!(!format!("{bearer:?}").contains("hidden"));
+    let client =
+        [("FLOE_ICEBERG_CATALOG_CLIENT_ID", "a"), ("FLOE_ICEBERG_CATALOG_CLIENT_SECRET", "b")];
+    let oauth2 = typed(&with_variables(&catalog(&client))).unwrap().iceberg.rest.unwrap();
+    assert!(matches!(oauth2.auth, RestAuth::OAuth2(client) if client.scope == "catalog"));
+    let two = [token, client[0], client[1]];
+    assert!(refusal(&with_variables(&catalog(&two))).contains("one of them at most"));
+    let signing = [
+        ("FLOE_ICEBERG_CATALOG_SIGV4_SERVICE", "s3tables"),
+        ("FLOE_STORE", "s3://bucket"),
+        ("FLOE_STORE_REGION", "eu-west-1"),
+        ("FLOE_STORE_ACCESS_KEY", "key"),
+        ("FLOE_STORE_SECRET_KEY", "secret"),
+    ];
+    let signed = typed(&with_variables(&catalog(&signing))).unwrap().iceberg.rest.unwrap();
+    let RestAuth::SigV4(keys) = signed.auth else { panic!("{:?}", signed.auth) };
+    assert_eq!((keys.region.as_str(), keys.access_key.expose()), ("eu-west-1", "key"));
+}
+
 #[test]
 fn rules_between_settings() {
     let s3 = ("store.url", "s3://bucket/a/b/");
@@ -403,6 +438,11 @@ fn rules_between_settings() {
             ],
             "the broker's own key",
         ),
+        (vec![("FLOE_ICEBERG_CATALOG_TOKEN", "x")], "iceberg.catalog.uri"),
+        (catalog(&[("FLOE_ICEBERG_CATALOG_ALLOW_HTTP", "false")]), "iceberg.catalog.allow_http"),
+        (catalog(&[("FLOE_ICEBERG_CATALOG_CLIENT_ID", "x")]), "iceberg.catalog.client_secret"),
+        (catalog(&[("FLOE_ICEBERG_CATALOG_ACCESS_KEY", "x")]), "iceberg.catalog.secret_key"),
+        (catalog(&[("FLOE_ICEBERG_CATALOG_SIGV4_SERVICE", "glue")]), "keys that sign"),
     ] {
         let message = refusal(&with_variables(&variables));
         assert!(message.contains(word), "{variables:?}: {message}");

@@ -3,7 +3,9 @@
 use super::check::check;
 use super::{Address, MetadataLocation, Resolved, Secret, StoreLocation, Value};
 use floe_env::{Error, Result};
-use floe_iceberg_bridge::{CatalogClient, CatalogConfig, MappingLimits, ReadKeys, TopicPatterns};
+use floe_iceberg_bridge::{
+    CatalogClient, CatalogConfig, MappingLimits, ReadKeys, RestConfig, TopicPatterns,
+};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -190,8 +192,10 @@ pub struct IcebergConfig {
     pub time_travel: Duration,
     /// How far the columns that JSON makes may grow.
     pub mapping_limits: MappingLimits,
-    /// Who may ask the catalog, and for what.
+    /// Who may ask the embedded catalog, and for what.
     pub catalog: CatalogConfig,
+    /// The catalog that has the tables instead.
+    pub rest: Option<RestConfig>,
 }
 
 impl Config {
@@ -246,25 +250,25 @@ impl<'a> Reader<'a> {
         self.resolved.value(name)
     }
 
-    fn text(&self, name: &'static str) -> String {
+    pub(super) fn text(&self, name: &'static str) -> String {
         self.optional_text(name).expect("the table has a default for this setting")
     }
 
-    fn optional_text(&self, name: &'static str) -> Option<String> {
+    pub(super) fn optional_text(&self, name: &'static str) -> Option<String> {
         match self.optional(name)? {
             Value::Text(text) => Some(text.clone()),
             other => panic!("setting {name} is no text: {other:?}"),
         }
     }
 
-    fn secret(&self, name: &'static str) -> Option<Secret> {
+    pub(super) fn secret(&self, name: &'static str) -> Option<Secret> {
         match self.optional(name)? {
             Value::Secret(secret) => Some(secret.clone()),
             other => panic!("setting {name} is no secret: {other:?}"),
         }
     }
 
-    fn flag(&self, name: &'static str) -> bool {
+    pub(super) fn flag(&self, name: &'static str) -> bool {
         match self.optional(name) {
             Some(Value::Bool(value)) => *value,
             other => panic!("setting {name} is no flag: {other:?}"),
@@ -278,7 +282,7 @@ impl<'a> Reader<'a> {
         T::try_from(*value).ok().expect("the table's range fits the type")
     }
 
-    fn milliseconds(&self, name: &'static str) -> Duration {
+    pub(super) fn milliseconds(&self, name: &'static str) -> Duration {
         Duration::from_millis(self.number(name))
     }
 
@@ -391,6 +395,7 @@ impl<'a> Reader<'a> {
                 key_bytes: self.number("iceberg.json_key_bytes_max"),
             },
             catalog: self.catalog()?,
+            rest: self.rest_catalog()?,
         })
     }
 
@@ -425,7 +430,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn both(one: &str, other: &str) -> Error {
+pub(super) fn both(one: &str, other: &str) -> Error {
     Error::invalid(format!("settings {one} and {other} go together: give both"))
 }
 

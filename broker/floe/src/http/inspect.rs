@@ -24,6 +24,9 @@ pub trait Inspect: Send + Sync + 'static {
     /// `name` is its name, with or without the namespace.
     async fn resume_table(&self, name: &str, request: &ResumeRequest) -> Result<Option<TableView>>;
 
+    /// Makes snapshots of tables at one cut. `Invalid` for a name that no table has.
+    async fn flush_tables(&self, request: &FlushRequest) -> Result<Vec<FlushView>>;
+
     /// Up to `limit` extents of a partition, from the one that holds `offset` on. `None` if there
     /// is no such topic or partition.
     async fn extents(
@@ -165,6 +168,31 @@ pub struct TableView {
 pub struct ResumeRequest {
     /// `rewind` or `from-here`.
     pub from: String,
+}
+
+/// Which tables to bring to one cut.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlushRequest {
+    /// Their names, with or without the namespace.
+    pub tables: Vec<String>,
+}
+
+/// A table after a flush.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlushView {
+    /// Full name: namespace, dot, name.
+    pub name: String,
+    /// The topic's name.
+    pub topic: String,
+    /// The snapshot at the cut; none where the topic has no records yet, or it failed.
+    pub snapshot_id: Option<i64>,
+    /// Rows in the snapshot.
+    pub rows: u64,
+    /// By partition, the offset behind the cut's last record.
+    pub cut: Vec<i64>,
+    /// Why the table is not at the cut, if so.
+    pub error: Option<String>,
 }
 
 /// A page of a partition's extents.

@@ -7,6 +7,7 @@
 //! | `/metrics` | Prometheus's text format |
 //! | `/v1/status`, `/v1/topics`, `/v1/topics/{name}`, `/v1/tables` | JSON, see [`inspect`] |
 //! | `POST /v1/tables/{name}/resume` | lets a stopped table go on, see [`inspect::ResumeRequest`] |
+//! | `POST /v1/tables/flush` | snapshots of tables at one cut, see [`inspect::FlushRequest`] |
 //! | `/v1/extents?topic=&partition=&offset=` | where a partition's records lie, as JSON |
 //! | `/iceberg/...` | the catalog, a router that is handed in |
 //!
@@ -22,8 +23,8 @@ mod tests;
 
 pub use error::{ApiError, status_of};
 pub use inspect::{
-    ExtentView, ExtentsPage, Inspect, PartitionView, ResumeRequest, StatusView, TableView,
-    TopicView, TopicsPage,
+    ExtentView, ExtentsPage, FlushRequest, FlushView, Inspect, PartitionView, ResumeRequest,
+    StatusView, TableView, TopicView, TopicsPage,
 };
 pub use routes::{Readiness, Routes, router};
 pub use server::{BODY_BYTES_MAX, CONNECTIONS_MAX, serve};

@@ -2,7 +2,8 @@
 
 use super::error::Failure;
 use super::inspect::{
-    ExtentsPage, Inspect, ResumeRequest, StatusView, TableView, TopicView, TopicsPage,
+    ExtentsPage, FlushRequest, FlushView, Inspect, ResumeRequest, StatusView, TableView, TopicView,
+    TopicsPage,
 };
 use crate::metrics::Metrics;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -69,6 +70,7 @@ pub fn router(routes: Routes, iceberg: Option<Router>) -> Router {
         .route("/v1/topics", get(topics))
         .route("/v1/topics/{name}", get(topic))
         .route("/v1/tables", get(tables))
+        .route("/v1/tables/flush", post(flush_tables))
         .route("/v1/tables/{name}/resume", post(resume_table))
         .route("/v1/extents", get(extents))
         .with_state(routes);
@@ -141,6 +143,15 @@ async fn resume_table(
     let Json(request) = request.map_err(|refused| Error::invalid(refused.body_text()))?;
     let resumed = routes.when_ready()?.resume_table(&name, &request).await?;
     resumed.map(Json).ok_or_else(|| Failure::not_found(format!("no table {name}")))
+}
+
+/// As JSON only, for the same reason.
+async fn flush_tables(
+    State(routes): State<Routes>,
+    request: Result<Json<FlushRequest>, JsonRejection>,
+) -> Result<Json<Vec<FlushView>>, Failure> {
+    let Json(request) = request.map_err(|refused| Error::invalid(refused.body_text()))?;
+    Ok(Json(routes.when_ready()?.flush_tables(&request).await?))
 }
 
 #[derive(Deserialize)]

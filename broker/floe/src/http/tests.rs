@@ -52,6 +52,21 @@ impl Inspect for OneTopic {
         }
     }
 
+    async fn flush_tables(&self, request: &FlushRequest) -> Result<Vec<FlushView>> {
+        let flushed = |name: &String| match name.as_str() {
+            "kafka.orders" => Ok(FlushView {
+                name: name.clone(),
+                topic: "orders".to_owned(),
+                snapshot_id: Some(7),
+                rows: 3,
+                cut: vec![1, 2],
+                error: None,
+            }),
+            _ => Err(Error::invalid(format!("there is no table {name}"))),
+        };
+        request.tables.iter().map(flushed).collect()
+    }
+
     async fn extents(
         &self,
         topic: &str,
@@ -168,6 +183,24 @@ async fn a_table_is_resumed_by_json_only() {
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("Content-Type"), "{answer}");
     let answer = post("kafka.orders", json, r#"{"from":"rewind","and":1}"#).await;
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("unknown field"), "{answer}");
+}
+
+#[tokio::test]
+async fn tables_are_flushed_by_json_only() {
+    let running = start(None).await;
+    let post = |body: &str| {
+        format!(
+            "POST /v1/tables/flush HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let answer = running.send(&post(r#"{"tables":["kafka.orders"]}"#)).await;
+    assert!(answer.contains("200 OK") && answer.contains(r#""cut":[1,2]"#), "{answer}");
+    let answer = running.send(&post(r#"{"tables":["nobody"]}"#)).await;
+    assert!(answer.contains(" 400 ") && answer.contains("there is no table nobody"), "{answer}");
+    let form = post("tables=kafka.orders").replace("application/json", "text/plain");
+    assert!(running.send(&form).await.contains(" 400 "));
 }
 
 #[tokio::test]

@@ -2,13 +2,13 @@
 
 use crate::broker::Broker;
 use crate::http::{
-    ExtentView, ExtentsPage, Inspect, PartitionView, ResumeRequest, StatusView, TableView,
-    TopicView, TopicsPage,
+    ExtentView, ExtentsPage, FlushRequest, FlushView, Inspect, PartitionView, ResumeRequest,
+    StatusView, TableView, TopicView, TopicsPage,
 };
 use crate::topics::KnownTopic;
 use async_trait::async_trait;
 use floe_env::{Error, Instant, Result};
-use floe_iceberg_bridge::{Bridge, ResumeFrom, TableStatus};
+use floe_iceberg_bridge::{Bridge, FlushedTable, ResumeFrom, TableStatus};
 use floe_metadata::rows::{Extent, PartitionState, Place};
 use floe_store::ObjectStore;
 use kfs::OffsetMode;
@@ -84,10 +84,28 @@ impl Inspect for BrokerInspect {
         };
         let Some(bridge) = &self.bridge else { return Ok(None) };
         let own = bridge.config().namespace.as_str();
-        let inside = name.strip_prefix(own).and_then(|name| name.strip_prefix('.'));
-        let inside = inside.map(|inside| (own, inside)).or_else(|| name.split_once('.'));
-        let resumed = bridge.resume(inside.unwrap_or((own, name)), from).await?;
+        let outside = || name.split_once('.').unwrap_or((own, name));
+        let named = inside(own, name).map_or_else(outside, |inside| (own, inside));
+        let resumed = bridge.resume(named, from).await?;
         Ok(resumed.and_then(table_view))
+    }
+
+    async fn flush_tables(&self, request: &FlushRequest) -> Result<Vec<FlushView>> {
+        let no_tables = || Error::invalid("tables are switched off (iceberg.enable)");
+        let bridge = self.bridge.as_ref().ok_or_else(no_tables)?;
+        let namespace = &bridge.config().namespace;
+        let names =
+            request.tables.iter().map(|name| inside(namespace, name).unwrap_or(name).to_owned());
+        let names: Vec<String> = names.collect();
+        let view = |flushed: FlushedTable| FlushView {
+            name: format!("{namespace}.{}", flushed.name),
+            topic: flushed.topic,
+            snapshot_id: flushed.snapshot_id,
+            rows: flushed.rows,
+            cut: flushed.cut,
+            error: flushed.error,
+        };
+        Ok(bridge.flush(&names).await?.into_iter().map(view).collect())
     }
 
     async fn extents(
@@ -114,6 +132,11 @@ impl Inspect for BrokerInspect {
             next: next.filter(|next| *next < page.state.high_watermark),
         }))
     }
+}
+
+/// A table's name without its namespace, if that stands before it.
+fn inside<'a>(namespace: &str, name: &'a str) -> Option<&'a str> {
+    name.strip_prefix(namespace).and_then(|name| name.strip_prefix('.'))
 }
 
 fn table_view(status: TableStatus) -> Option<TableView> {

@@ -116,6 +116,7 @@ fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>, rules: JobRules) 
         fold: FoldRules { file_bytes_max: rules.fold.file_bytes_max.min(share), ..rules.fold },
         mapping_limits: settings.mapping_limits,
         catalog: settings.catalog.clone(),
+        rest: settings.rest.clone(),
         ..BridgeConfig::new(broker.identity.cluster)
     };
     let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };

@@ -76,7 +76,9 @@ impl Assembly for Node {
             started: env.monotonic(),
         });
         let routes = Routes { readiness, metrics: metrics.clone(), inspect };
-        let router = http::router(routes, bridge.map(catalog::router));
+        // Another catalog has the tables: there is nothing to serve.
+        let own_catalog = bridge.filter(|bridge| bridge.config().rest.is_none());
+        let router = http::router(routes, own_catalog.map(catalog::router));
         let serving_http = http::serve(env.clone(), http, router, shutdown.clone());
         let http_task = env.spawn("http", Lane::Foreground, serving_http);
         announce(&endpoints);

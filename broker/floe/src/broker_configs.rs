@@ -298,7 +298,7 @@ mod tests {
         let minutes = vec![("log.retention.minutes", "2", 4), hours];
         assert_eq!(synonyms("log.retention.minutes"), minutes);
         assert_eq!(synonyms("log.retention.hours"), [hours]);
-        assert_eq!(synonyms("log.retention.ms"), []);
+        assert!(synonyms("log.retention.ms").is_empty());
         assert_eq!(told(&described, "log.retention.bytes"), (Some("9".to_owned()), 5, 4));
         let interval = (Some("300000".to_owned()), 5, 5);
         assert_eq!(told(&described, "log.retention.check.interval.ms"), interval);

@@ -16,6 +16,7 @@ pub mod model;
 pub mod postgres;
 pub mod producer_ids;
 mod producers;
+pub mod retention;
 pub mod rows;
 pub mod sqlite;
 pub mod store;

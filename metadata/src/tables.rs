@@ -17,6 +17,12 @@ impl MetadataStore {
         self.fact(&progress_key(topic)).await
     }
 
+    /// The copies of several tables' progress, in the order asked and of one moment.
+    pub async fn table_progress_of(&self, topics: &[TopicId]) -> Result<Vec<Option<Bytes>>> {
+        let keys: Vec<FactKey> = topics.iter().copied().map(progress_key).collect();
+        self.backend().get(&keys).await
+    }
+
     /// Sets the copy of a table's progress, or removes it. It is a copy: the last writer wins.
     pub async fn set_table_progress(&self, topic: TopicId, value: Option<Bytes>) -> Result<()> {
         let key = progress_key(topic);

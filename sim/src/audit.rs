@@ -5,7 +5,7 @@
 //! * So is every file that a table's version reaches, when the pointer moves and when all is over.
 //! * A table's snapshots are one line: none is ever replaced by another.
 //! * Nothing is deleted that an extent, or a table's newest version, names.
-//! * A log start moves only forward, and only as far as somebody asked.
+//! * A log start moves only forward, and only as far as somebody asked, or as retention may.
 //! * No commit of a closed registration is applied, and no other change that clients or readers can
 //!   see: each names a registration, which is open.
 //! * Whatever the audit itself asks is answered: nothing of the world's own fails.
@@ -13,11 +13,12 @@
 
 use crate::fault_metadata::{is_pointer, is_visible};
 use crate::metadata_server::{MetadataServer, metadata_location};
-use crate::model::Model;
+use crate::model::{Keep, Model};
 use crate::object_server::ObjectServer;
 use crate::table_files::{TableFiles, numbered_snapshots};
 use crate::table_model::rewritten;
 use floe_env::{Env, ErrorKind, Result};
+use floe_iceberg_bridge::progress::Progress;
 use floe_metadata::MetadataStore;
 use floe_metadata::facts::{Change, Expect, Fence, Write};
 use floe_metadata::rows::{Extent, PartitionState, Place, SegmentFacts, SegmentOutcome};
@@ -32,6 +33,8 @@ mod tests;
 
 /// Extents of one look at a partition.
 const EXTENTS_PER_PAGE: usize = 1000;
+/// What is over goes in this time, ms.
+const AGED_OUT_MS_MAX: i64 = 10_000;
 /// Rows of dead objects that are looked at.
 const DEAD_ROWS_MAX: usize = 10_000;
 /// The folders of the log's objects.
@@ -199,8 +202,48 @@ impl Audit {
     }
 
     /// A log start was asked to move, and is this now.
-    pub fn log_start_moved(&self, partition: TopicPartition, state: &PartitionState) {
-        self.model.log_start_moved(partition, state.log_start_offset);
+    pub async fn log_start_moved(&self, partition: TopicPartition, state: &PartitionState) {
+        if self.model.ages_behind_table(partition) {
+            self.check_table_has(partition, state.log_start_offset).await;
+        }
+        if !self.model.aged(partition, state, self.env.now_ms()) {
+            self.model.log_start_moved(partition, state.log_start_offset);
+        }
+    }
+
+    /// A table has read all below an offset of its topic's partition.
+    async fn check_table_has(&self, partition: TopicPartition, offset: i64) {
+        let copy = self.store().await.table_progress(partition.topic).await;
+        let copy = self.answered("a table's progress", copy).unwrap_or_default();
+        let progress = Progress::unpack(&String::from_utf8_lossy(&copy));
+        let index = usize::try_from(partition.partition.0).unwrap_or(usize::MAX);
+        let has = progress.map_or(0, |progress| progress.next_offset(index));
+        if offset > has {
+            self.model.violation(format!(
+                "{partition}: log start {offset} passes its table, which has {has}"
+            ));
+        }
+    }
+
+    /// What retention should have taken when it had its time. Each is a violation.
+    ///
+    /// # Errors
+    /// Whatever the store answers.
+    pub async fn aged_out(&self) -> Result<()> {
+        let (store, now_ms) = (self.store().await, self.env.now_ms());
+        for (partition, keep) in self.model.aging() {
+            let Some(page) = store.extents(partition, 0, 1).await? else { continue };
+            let Some(first) = page.extents.first() else { continue };
+            let is_over = match keep {
+                Keep::Time(kept_ms) => now_ms - first.max_timestamp_ms > kept_ms + AGED_OUT_MS_MAX,
+                Keep::Size(kept) => page.state.bytes - first.bytes() >= kept,
+            };
+            if is_over {
+                let offset = first.base_offset;
+                self.model.violation(format!("{partition} {offset}: is over and still there"));
+            }
+        }
+        Ok(())
     }
 
     /// Objects are about to be deleted.

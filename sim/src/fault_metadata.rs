@@ -201,7 +201,10 @@ impl Backend for FaultMetadata {
         offset: i64,
         limit: usize,
     ) -> Result<Option<ExtentPage>> {
-        call!(self, extents, Read, format!("{partition} {offset}"), partition, offset, limit)
+        let what = format!("{partition} {offset}");
+        let page: Result<Option<ExtentPage>> =
+            call!(self, extents, Read, what, partition, offset, limit);
+        Ok(self.plant.dated(page?))
     }
 
     async fn extent_by_time(
@@ -284,7 +287,7 @@ impl Backend for FaultMetadata {
                 let state = backend.advance_log_start(fence, partition, offset).await?;
                 if let Some(state) = &state {
                     audit.applied(standing, format_args!("a log start of {partition}"));
-                    audit.log_start_moved(partition, state);
+                    audit.log_start_moved(partition, state).await;
                 }
                 Ok(state)
             }
@@ -347,8 +350,10 @@ impl Backend for FaultMetadata {
         let keys = keys.to_vec();
         let server = self.server.clone();
         let what = keys.first().map_or_else(String::new, |key| key.as_str().to_owned());
-        let work = move || async move { server.backend().await.get(&keys).await }.boxed();
-        self.link.call("get_facts", Effects::Read, what, work).await
+        let asked = keys.clone();
+        let work = move || async move { server.backend().await.get(&asked).await }.boxed();
+        let values = self.link.call("get_facts", Effects::Read, what, work).await?;
+        Ok(self.plant.read(&keys, values))
     }
 
     async fn scan(&self, range: &FactRange, limit: usize) -> Result<Vec<(FactKey, Bytes)>> {

@@ -5,6 +5,7 @@
 //! a fresh broker is read from end to end and compared with the model.
 
 use crate::actors::Context;
+use crate::actors::ager::Ager;
 use crate::actors::churn::Churn;
 use crate::actors::consumer::Consumer;
 use crate::actors::deleter::Deleter;
@@ -17,7 +18,7 @@ use crate::calls::{Calls, Deaths, Weather};
 use crate::cluster::{Cluster, Parts, Tally};
 use crate::dice::{between_ms, chance, pick};
 use crate::metadata_server::MetadataServer;
-use crate::model::{Counts, Model};
+use crate::model::{Counts, Keep, Model};
 use crate::moments::Moments;
 use crate::object_server::ObjectServer;
 use crate::planted::Plant;
@@ -42,6 +43,14 @@ const PARTITIONS: i32 = 2;
 /// The topic of transactions alone.
 const TRANSFERS: &str = "transfers";
 const TRANSFER_PARTITIONS: i32 = 3;
+/// In each of so many seeds, retention takes records of topics of its own.
+const SEEDS_PER_AGING: u64 = 3;
+/// The topics of which retention takes records, what they keep, and whether they have a table.
+const AGING: [(&str, Keep, bool); 3] = [
+    ("aging", Keep::Time(8000), false),
+    ("filling", Keep::Size(3000), false),
+    ("followed", Keep::Time(4000), true),
+];
 /// Faults and deaths last so long.
 const STORM: Duration = Duration::from_secs(45);
 /// When nothing fails any more, everything that was begun must end in this time.
@@ -114,6 +123,7 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
     let model = Model::default();
     let is_remote = !on_machine && chance(&env, 600);
     let is_blind = plant.renames_objects();
+    let is_aging = seed % SEEDS_PER_AGING == 1;
     let audit = Audit::new(env.clone(), model.clone(), metadata, objects, is_blind);
     let parts = Parts {
         env: env.clone(),
@@ -122,7 +132,7 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
         model: model.clone(),
         audit: audit.clone(),
         rules: job_rules(&env),
-        config: Arc::new(config(&env).expect("the settings are right")),
+        config: Arc::new(config(&env, is_aging).expect("the settings are right")),
         is_remote,
         plant,
         moments: Moments::of(seed),
@@ -135,6 +145,7 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
         model,
         audit,
         grace,
+        is_aging,
         cluster: Cluster::new(parts),
         orphans: Cell::new(0),
     };
@@ -165,6 +176,8 @@ struct Run {
     audit: Audit,
     /// How long a dead object is kept.
     grace: Duration,
+    /// Retention takes records.
+    is_aging: bool,
     cluster: Cluster,
     /// Orphans of tables when the faults ended.
     orphans: Cell<u64>,
@@ -247,6 +260,10 @@ impl Run {
             let transactor = Transactor::new(self.context(id, stop), &name, TRANSFER_PARTITIONS);
             tasks.push(self.env.spawn("transactor", Lane::Foreground, transactor.run()));
         }
+        for (id, (topic, keep, has_table)) in (160..).zip(AGING).filter(|_| self.is_aging) {
+            let ager = Ager::new(self.context(id, stop), topic, keep, has_table);
+            tasks.push(self.env.spawn("ager", Lane::Foreground, ager.run()));
+        }
         let churn = Churn::new(self.context(200, stop));
         tasks.push(self.env.spawn("churn", Lane::Foreground, churn.run()));
         let (env, cluster, stop) = (self.env.clone(), self.cluster.clone(), stop.clone());
@@ -276,6 +293,9 @@ impl Run {
         self.cluster.zombies_end().await;
         self.env.sleep(LATE_MAX + self.grace * 3).await;
         let grace_ms = i64::try_from((self.grace * 2).as_millis()).unwrap_or(i64::MAX);
+        if let Err(error) = self.audit.aged_out().await {
+            self.model.violation(format!("the log cannot be looked at: {error}"));
+        }
         if let Err(error) = self.audit.leftovers(grace_ms).await {
             self.model.violation(format!("the stores cannot be looked at: {error}"));
         }
@@ -402,12 +422,14 @@ fn job_rules(env: &Env) -> JobRules {
     JobRules { merge, clean, sweep, fold }
 }
 
-fn config(env: &Env) -> Result<Config> {
+fn config(env: &Env, is_aging: bool) -> Result<Config> {
     let given = |name: &str, value: String| Given {
         name: name.to_owned(),
         value,
         flag: "--simulated".to_owned(),
     };
+    // Most seeds have nothing for retention to do.
+    let check_interval_ms = if is_aging { pick(env, &[500, 2000]) } else { 86_400_000 };
     let inputs = Inputs {
         flags: vec![
             given("flush.interval_ms", pick(env, &[10, 100, 250]).to_string()),
@@ -415,6 +437,8 @@ fn config(env: &Env) -> Result<Config> {
             given("memory.cache_bytes", pick(env, &[0, 3000, 16 << 20]).to_string()),
             given("kafka.auto.create.topics.enable", "false".to_owned()),
             given("iceberg.commit_interval_ms", pick(env, &[2000, 60_000]).to_string()),
+            given("kafka.log.retention.ms", "-1".to_owned()),
+            given("kafka.log.retention.check.interval.ms", check_interval_ms.to_string()),
         ],
         environment: BTreeMap::new(),
         file: None,

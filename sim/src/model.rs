@@ -11,7 +11,8 @@
 //!   those that were sent once are in order.
 //!
 //! What a client gets from a broker that has been replaced may be old, but never wrong: ends are
-//! not compared, records are. Tables are checked in [`crate::table_model`].
+//! not compared, records are. What retention takes is checked in [`aging`], tables in
+//! [`crate::table_model`].
 
 use kfs::TopicPartition;
 use parking_lot::Mutex;
@@ -20,8 +21,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
+mod aging;
 #[cfg(test)]
 mod tests;
+
+use aging::Aging;
+pub use aging::Keep;
 
 /// Violations that are kept.
 const VIOLATIONS_MAX: usize = 100;
@@ -110,6 +115,8 @@ pub struct Counts {
     pub whole_looks: u64,
     /// Records of topics that are made and deleted again, read back.
     pub read_back: u64,
+    /// Acknowledged records that retention took.
+    pub aged: u64,
 }
 
 impl Counts {
@@ -119,6 +126,7 @@ impl Counts {
         self.deletions += other.deletions;
         self.whole_looks += other.whole_looks;
         self.read_back += other.read_back;
+        self.aged += other.aged;
     }
 }
 
@@ -129,6 +137,7 @@ pub(crate) struct State {
     pub(crate) promised: BTreeMap<TopicPartition, BTreeMap<i64, RecordName>>,
     read: BTreeMap<TopicPartition, BTreeMap<i64, RecordName>>,
     starts: BTreeMap<TopicPartition, LogStart>,
+    aging: BTreeMap<TopicPartition, Aging>,
     /// By table and sequence number.
     snapshots: BTreeMap<(Uuid, i64), i64>,
     ends: BTreeMap<TopicPartition, i64>,

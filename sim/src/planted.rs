@@ -69,6 +69,12 @@ pub enum Plant {
     LogStartStays,
     /// A log start moves further than it was asked to.
     LogStartTooFar,
+    /// Extents are told to be older than they are.
+    ExtentsLookOld,
+    /// Extents are told to be younger than they are.
+    ExtentsLookYoung,
+    /// A table's progress is told to be further than it is.
+    TableLooksFurther,
     /// A topic's deletion is answered and not made.
     TopicStays,
     /// A commit of a group's offsets is answered and not made.

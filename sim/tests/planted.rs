@@ -138,6 +138,26 @@ fn a_log_start_that_moves_too_far() {
 }
 
 #[test]
+fn records_that_go_before_their_time() {
+    is_found_from(1, Plant::ExtentsLookOld, &["goes before its time"]);
+}
+
+#[test]
+fn records_that_stay_for_ever() {
+    is_found_from(1, Plant::ExtentsLookYoung, &["is over and still there"]);
+}
+
+#[test]
+fn records_that_their_table_has_not_read() {
+    is_found_from(1, Plant::TableLooksFurther, &["passes its table"]);
+}
+
+#[test]
+fn more_that_goes_than_the_size_allows() {
+    is_found_from(1, Plant::LogStartTooFar, &["bytes are left where"]);
+}
+
+#[test]
 fn a_table_pointer_that_moves_whatever_it_was() {
     is_found(Plant::PointerWithoutCompare, &["history is rewritten"]);
 }

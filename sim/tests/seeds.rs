@@ -130,7 +130,7 @@ impl Sum {
     }
 
     /// What must happen in some seed, or a check has nothing to look at; with how often it did.
-    fn needed(&self) -> [(&'static str, u64); 9] {
+    fn needed(&self) -> [(&'static str, u64); 10] {
         let Self { lives, counts, .. } = self;
         [
             ("failed starts", lives.failed_starts.into()),
@@ -140,6 +140,7 @@ impl Sum {
             ("paused ones that were fenced", lives.fenced.into()),
             ("orphans of tables", self.table_orphans),
             ("deletions of records", counts.deletions),
+            ("records that retention took", counts.aged),
             ("looks that had everything", counts.whole_looks),
             ("records read back before their topic's deletion", counts.read_back),
         ]

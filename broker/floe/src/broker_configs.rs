@@ -6,18 +6,15 @@ use crate::broker::Identity;
 use crate::config::{Config, StoreLocation};
 use crate::described_config::ConfigType::{Boolean, Int, List, Long, String as Text};
 use crate::described_config::{ConfigSource, ConfigType, DescribedConfig, Synonym};
-use crate::topic_configs::{ServerValues, TOPIC_CONFIGS};
+use crate::topic_configs::{RETENTION_HOURS, ServerValues, TOPIC_CONFIGS, inherited_from};
 use std::time::Duration;
-
-/// What `log.retention.*` say beside their meaning.
-const NO_RETENTION: &str = "Not acted on by Floe yet: no record is deleted by age or size.";
 
 /// All settings of the broker, by name.
 pub(crate) fn describe(config: &Config, identity: &Identity) -> Vec<DescribedConfig> {
     let mut described = own(config, identity);
     described.extend(kafkas(config));
     described.extend(of_groups(config));
-    described.extend(retention());
+    described.extend(retention(config));
     described.extend(behind_topic_configs(config, &described));
     described.sort_by_key(|config| config.name);
     described
@@ -173,14 +170,30 @@ fn ms(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Kafka's three names for `retention.ms`.
-fn retention() -> Vec<DescribedConfig> {
-    let doc = |unit: &str| format!("How long records are kept, {unit}. {NO_RETENTION}");
-    vec![
-        setting("log.retention.hours", Int, Some("168".to_owned()), Some("168"), &doc("h")),
-        setting("log.retention.minutes", Int, None, None, &doc("min")),
-        setting("log.retention.ms", Long, None, None, &doc("ms")),
-    ]
+/// Kafka's three names for `retention.ms`, and how often it is looked at.
+fn retention(config: &Config) -> Vec<DescribedConfig> {
+    let set = &config.kafka.log_retention;
+    let doc = |unit: &str| format!("How long records are kept, {unit}; -1 for ever.");
+    let text = |number: Option<i64>| number.map(|number| number.to_string());
+    let hours = Some(set.hours.to_string());
+    let mut described = vec![
+        setting("log.retention.hours", Int, hours, Some(RETENTION_HOURS), &doc("h")),
+        setting("log.retention.minutes", Int, text(set.minutes), None, &doc("min")),
+        setting("log.retention.ms", Long, text(set.ms), None, &doc("ms")),
+    ];
+    // One that is set stands before those that it hides.
+    for config in described.iter_mut().filter(|config| config.value.is_some()) {
+        let all = inherited_from(set).into_iter();
+        let from_it_on: Vec<Synonym> = all.skip_while(|one| one.name != config.name).collect();
+        if !from_it_on.is_empty() {
+            config.synonyms = from_it_on;
+        }
+    }
+    let interval = ms(set.check_interval).to_string();
+    let doc = "Pause between two looks for records that are over, ms.";
+    let name = "log.retention.check.interval.ms";
+    described.push(setting(name, Long, Some(interval), Some("300000"), doc));
+    described
 }
 
 /// The settings that topic configs fall back to, but for those that are there already.
@@ -270,6 +283,25 @@ mod tests {
         assert_eq!(names.len(), described.len());
         assert!(described.is_sorted_by_key(|config| config.name));
         assert!(described.iter().all(|config| config.is_read_only));
+    }
+
+    #[test]
+    fn log_retention_is_told_with_what_it_hides() {
+        let set = [("kafka.log.retention.minutes", "2"), ("kafka.log.retention.bytes", "9")];
+        let described = describe(&config(&set), &identity());
+        let find = |name: &str| described.iter().find(|config| config.name == name).unwrap();
+        let synonyms = |name: &str| {
+            let synonyms = find(name).synonyms.iter();
+            synonyms.map(|one| (one.name, one.value.as_str(), one.source as i8)).collect::<Vec<_>>()
+        };
+        let hours = ("log.retention.hours", "168", 5);
+        let minutes = vec![("log.retention.minutes", "2", 4), hours];
+        assert_eq!(synonyms("log.retention.minutes"), minutes);
+        assert_eq!(synonyms("log.retention.hours"), [hours]);
+        assert!(synonyms("log.retention.ms").is_empty());
+        assert_eq!(told(&described, "log.retention.bytes"), (Some("9".to_owned()), 5, 4));
+        let interval = (Some("300000".to_owned()), 5, 5);
+        assert_eq!(told(&described, "log.retention.check.interval.ms"), interval);
     }
 
     #[test]

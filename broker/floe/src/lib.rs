@@ -26,6 +26,7 @@ mod producer_ids;
 mod recompression;
 mod refused;
 mod replica_assignment;
+mod retention;
 mod text;
 mod topic_configs;
 mod topic_names;

@@ -6,8 +6,8 @@
 //! **acknowledged**. An **extent** is a run of offsets of one partition in one object; a
 //! **block** is a piece of an extent in memory, as readers get it.
 //!
-//! In the background, adjacent small extents are **merged** into one object, and what is left over
-//! is **cleaned** up.
+//! In the background, adjacent small extents are **merged** into one object, old ones leave the log
+//! by **retention**, and what is left over is **cleaned** up.
 #![forbid(unsafe_code)]
 
 pub mod append;
@@ -26,6 +26,7 @@ mod open_segment;
 mod partitions;
 mod producer_expiry;
 pub mod read;
+pub mod retention;
 mod segment_object;
 mod together;
 mod upload;
@@ -42,4 +43,8 @@ pub use merge::{MergeRules, Merger, REMOTE_BYTES_MIN};
 pub use partitions::Waiter;
 pub use producer_expiry::{expire_producers, start_producer_expiry};
 pub use read::{FetchError, FetchFrom, Fetched, Looked, RecordsOrigin, TimedOffset};
+pub use retention::{
+    FUTURE_MS, Kept, Retention, RetentionCounts, RetentionPolicy, RetentionRules, RetentionTerms,
+    TableHold,
+};
 pub use together::LogRange;

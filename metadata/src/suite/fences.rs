@@ -4,6 +4,7 @@
 use super::*;
 use crate::facts::{Check, Expect, Fence};
 use crate::groups::CommittedOffset;
+use crate::retention::UntimedMark;
 use crate::topics::{Topic, TopicCreation};
 use floe_env::{ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ async fn change_everything(store: &MetadataStore, topic: &Topic, other: &str) ->
         store.commit_offsets(other, &[(partition, offset)], None).await.map(drop),
         store.delete_offsets(other, &[partition], None).await.map(drop),
         store.set_table_progress(topic.id, Some(Bytes::from_static(b"7"))).await.map(drop),
+        store.set_untimed_mark(partition, Some(UntimedMark { end: 1, since_ms: 1 })).await,
         store.allocate_producer_ids(1).await.map(drop),
     ];
     answers.push(store.delete_topic(topic.id).await.map(drop));
@@ -47,6 +49,7 @@ async fn everything(store: &MetadataStore, topic: &Topic, other: &str) -> String
         store.group(other).await.unwrap(),
         store.offsets(other).await.unwrap(),
         store.table_progress(topic.id).await.unwrap(),
+        store.untimed_marks().await.unwrap().get(&partition).copied(),
     );
     format!("{parts:?}")
 }

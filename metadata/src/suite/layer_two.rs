@@ -3,6 +3,7 @@
 use super::*;
 use crate::deletion::DeletionStop;
 use crate::groups::{CommittedOffset, group_check};
+use crate::retention::UntimedMark;
 use crate::topics::{Topic, TopicChange, TopicCreation};
 use floe_env::ErrorKind;
 use kfs::ClusterId;
@@ -243,9 +244,31 @@ pub(super) async fn table_progress(context: &Context) {
     let topic = context.fresh_topic();
     let progress = Bytes::from_static(b"\x00\xff");
     context.store.set_table_progress(topic, Some(progress.clone())).await.unwrap();
-    assert_eq!(context.store.table_progress(topic).await.unwrap(), Some(progress));
+    assert_eq!(context.store.table_progress(topic).await.unwrap(), Some(progress.clone()));
+    let both = context.store.table_progress_of(&[context.fresh_topic(), topic]).await.unwrap();
+    assert_eq!(both, [None, Some(progress)]);
     context.store.set_table_progress(topic, None).await.unwrap();
     assert_eq!(context.store.table_progress(topic).await.unwrap(), None);
+}
+
+pub(super) async fn untimed_marks(context: &Context) {
+    let store = &context.store;
+    let topic = context.fresh_topic();
+    let at = |index| TopicPartition { topic, partition: PartitionIndex(index) };
+    let own = async || {
+        let all = store.untimed_marks().await.unwrap().into_iter();
+        all.filter(|(partition, _)| partition.topic == topic).collect::<Vec<_>>()
+    };
+    let (one, other) =
+        (UntimedMark { end: 7, since_ms: -1 }, UntimedMark { end: i64::MAX, since_ms: 5 });
+    assert!(one.covers(6) && !one.covers(7));
+    store.set_untimed_mark(at(0), Some(one)).await.unwrap();
+    store.set_untimed_mark(at(11), Some(one)).await.unwrap();
+    store.set_untimed_mark(at(0), Some(other)).await.unwrap();
+    assert_eq!(own().await, [(at(0), other), (at(11), one)]);
+    store.set_untimed_mark(at(0), None).await.unwrap();
+    store.set_untimed_mark(at(3), None).await.unwrap();
+    assert_eq!(own().await, [(at(11), one)]);
 }
 
 pub(super) async fn new_incarnation(context: &Context) {

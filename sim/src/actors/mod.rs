@@ -1,7 +1,8 @@
 //! Who uses the broker: producers, one with transactions, consumers, one who makes and deletes
-//! topics, one who deletes records, one who queries tables, a consumer group's member, and the
-//! clock.
+//! topics, one who deletes records, one whose records age, one who queries tables, a consumer
+//! group's member, and the clock.
 
+pub mod ager;
 pub mod churn;
 pub mod consumer;
 pub mod deleter;
@@ -120,11 +121,23 @@ impl Context {
 
     /// Makes sure that a topic exists, with or without a table, and answers its id.
     pub async fn topic(&self, name: &str, partitions: i32, has_table: bool) -> Uuid {
+        self.topic_with(name, partitions, has_table, &[]).await
+    }
+
+    /// The same of a topic with these configs besides.
+    pub async fn topic_with(
+        &self,
+        name: &str,
+        partitions: i32,
+        has_table: bool,
+        configs: &[(&'static str, String)],
+    ) -> Uuid {
+        let mut configs = configs.to_vec();
+        configs.push((ENABLE_CONFIG, has_table.to_string()));
         loop {
             let mut connection = self.connect().await;
             while !connection.is_stale()
-                && let Ok(found) =
-                    self.try_topic(&mut connection, name, partitions, has_table).await
+                && let Ok(found) = self.try_topic(&mut connection, name, partitions, &configs).await
             {
                 // A broker that was replaced meanwhile may tell of a topic that is gone.
                 if let Some(id) = found.filter(|_| !connection.is_stale()) {
@@ -141,16 +154,18 @@ impl Context {
         connection: &mut Connection,
         name: &str,
         partitions: i32,
-        has_table: bool,
+        configs: &[(&'static str, String)],
     ) -> Result<Option<Uuid>, Gone> {
-        let config = CreatableTopicConfig::default()
-            .with_name(StrBytes::from_static_str(ENABLE_CONFIG))
-            .with_value(Some(StrBytes::from_string(has_table.to_string())));
+        let config = |(name, value): &(&'static str, String)| {
+            CreatableTopicConfig::default()
+                .with_name(StrBytes::from_static_str(name))
+                .with_value(Some(StrBytes::from_string(value.clone())))
+        };
         let topic = CreatableTopic::default()
             .with_name(topic_name(name))
             .with_num_partitions(partitions)
             .with_replication_factor(1)
-            .with_configs(vec![config]);
+            .with_configs(configs.iter().map(config).collect());
         let request =
             CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(10_000);
         let made = self.call(connection, CREATE_TOPICS_VERSION, &request).await?;

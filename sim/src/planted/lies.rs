@@ -6,13 +6,20 @@ use crate::dice::{between_ms, chance};
 use crate::fault_metadata::{is_pointer, is_visible, key_of};
 use bytes::Bytes;
 use floe_env::{Env, Error, Lane, Result};
-use floe_metadata::facts::{Change, Fence, PartitionChange, Write};
-use floe_metadata::rows::{PartitionState, SegmentFacts};
+use floe_iceberg_bridge::progress::Progress;
+use floe_metadata::facts::{Change, FactKey, Fence, PartitionChange, Write};
+use floe_metadata::rows::{ExtentPage, PartitionState, SegmentFacts};
 use floe_store::{ObjectStore, PutOutcome};
+use kfs::TopicId;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Commits that are fenced by nobody, and ends that are told to be broken; per mille.
 const AT_TIMES: u64 = 50;
+/// By how much extents are told to be older or younger, ms.
+const OTHER_AGE_MS: i64 = 600_000;
+/// The facts that are copies of tables' progress.
+const TABLE_PROGRESS: &str = "table-progress/";
 /// The facts that are committed offsets.
 const OFFSETS: &str = "offsets/";
 /// A data file's name is an id of so many characters, behind which a folded one has a number.
@@ -66,6 +73,34 @@ impl Plant {
             }
             _ => Some(change.clone()),
         }
+    }
+
+    /// Facts as they are told.
+    pub fn read(self, keys: &[FactKey], mut values: Vec<Option<Bytes>>) -> Vec<Option<Bytes>> {
+        if self == Self::TableLooksFurther {
+            for (key, value) in keys.iter().zip(&mut values) {
+                let topic = key.as_str().strip_prefix(TABLE_PROGRESS);
+                if let Some(topic) = topic.and_then(|topic| Uuid::parse_str(topic).ok()) {
+                    let next_offsets = vec![i64::MAX / 2];
+                    let further = Progress { topic: TopicId(topic), next_offsets };
+                    *value = Some(further.pack().into());
+                }
+            }
+        }
+        values
+    }
+
+    /// Extents as they are told.
+    pub fn dated(self, mut page: Option<ExtentPage>) -> Option<ExtentPage> {
+        let by_ms = match self {
+            Self::ExtentsLookOld => -OTHER_AGE_MS,
+            Self::ExtentsLookYoung => OTHER_AGE_MS,
+            _ => return page,
+        };
+        for extent in page.iter_mut().flat_map(|page| &mut page.extents) {
+            extent.max_timestamp_ms += by_ms;
+        }
+        page
     }
 
     /// The states of partitions as they are told.

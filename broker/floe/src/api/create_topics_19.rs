@@ -238,11 +238,16 @@ fn assigned(topic: &CreatableTopic, node_id: i32) -> Result<(i32, i16), Refused>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::LogRetention;
     use floe_wire::messages::BrokerId;
     use floe_wire::messages::create_topics_request::CreatableReplicaAssignment;
 
-    const SERVER: ServerValues =
-        ServerValues { message_max_bytes: 1_048_588, iceberg_enable: true, table_by_default: true };
+    const SERVER: ServerValues = ServerValues {
+        message_max_bytes: 1_048_588,
+        log_retention: LogRetention::PRESET,
+        iceberg_enable: true,
+        table_by_default: true,
+    };
 
     fn assigning(parts: &[(i32, &[i32])]) -> CreatableTopic {
         let assignment = |&(index, ids): &(i32, &[i32])| {

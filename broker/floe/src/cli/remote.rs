@@ -64,7 +64,15 @@ pub(super) fn topics_listing(topics: &[TopicView]) -> String {
             topic.table.clone().unwrap_or_else(|| "-".to_owned()),
         ]
     });
-    table(&["TOPIC", "PARTITIONS", "RECORDS", "SIZE", "TABLE"], rows.collect())
+    let mut text = table(&["TOPIC", "PARTITIONS", "RECORDS", "SIZE", "TABLE"], rows.collect());
+    for topic in topics.iter().filter(|topic| topic.kept_partitions > 0) {
+        let (name, kept) = (plain(&topic.name), topic.kept_partitions);
+        text.push_str(&format!(
+            "{name}: {kept} of its partitions keep records longer than its configs say; see \
+             `floe topics describe {name}`\n"
+        ));
+    }
+    text
 }
 
 pub(super) fn topic_description(topic: &TopicView) -> String {
@@ -84,5 +92,10 @@ pub(super) fn topic_description(topic: &TopicView) -> String {
     });
     let headings = ["PARTITION", "LOG START", "LAST STABLE", "HIGH WATERMARK", "SIZE"];
     text.push_str(&table(&headings, rows.collect()));
+    for partition in &topic.partitions {
+        let Some(why) = &partition.kept else { continue };
+        let (index, why) = (partition.partition, plain(why));
+        text.push_str(&format!("Partition {index} keeps records longer than asked: {why}\n"));
+    }
     text
 }

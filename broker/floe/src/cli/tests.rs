@@ -4,7 +4,7 @@ use super::client::{Client, escape};
 use super::doctor::{Level, examine};
 use super::*;
 use crate::config::{Config, Inputs, Machine, resolve};
-use crate::http::{FlushView, TableView, TopicView};
+use crate::http::{FlushView, PartitionView, TableView, TopicView};
 use async_trait::async_trait;
 use bytes::Bytes;
 use clap::{CommandFactory, Parser};
@@ -178,11 +178,21 @@ fn names_from_outside_cannot_steer_a_terminal() {
         records: 3,
         bytes: 4096,
         table: Some("kafka.a".to_owned()),
-        partitions: Vec::new(),
+        kept_partitions: 1,
+        partitions: vec![PartitionView {
+            partition: 1,
+            log_start: 5,
+            high_watermark: 8,
+            last_stable: 8,
+            bytes: 4096,
+            kept: Some("a record is\u{1b}[2J dated".to_owned()),
+        }],
     };
-    for text in
-        [remote::topics_listing(std::slice::from_ref(&topic)), remote::topic_description(&topic)]
-    {
+    let listing = remote::topics_listing(std::slice::from_ref(&topic));
+    assert!(listing.contains("1 of its partitions keep records longer"), "{listing}");
+    let description = remote::topic_description(&topic);
+    assert!(description.contains("Partition 1 keeps records longer than asked"), "{description}");
+    for text in [listing, description] {
         assert!(!text.contains('\u{1b}') && text.contains("4.0 KiB"), "{text}");
     }
     let table = TableView {

@@ -106,6 +106,13 @@ fn check_limits(config: &Config) -> Result<()> {
              kafka.group.max.session.timeout.ms",
         );
     }
+    let retention = &kafka.log_retention;
+    if [retention.ms, retention.minutes, Some(retention.hours)].contains(&Some(0)) {
+        return refuse(
+            "settings kafka.log.retention.ms, .minutes and .hours: 0 would keep nothing; take at \
+             least 1, or -1 to keep everything",
+        );
+    }
     if kafka.message_max_bytes > kafka.socket_request_max_bytes {
         return refuse(
             "setting kafka.message.max.bytes is more than kafka.socket.request.max.bytes: no \

@@ -4,6 +4,7 @@
 //! name. A new setting is added here and read in `typed.rs`; a test fails where one is missing.
 
 use super::catalog_table;
+use super::log_retention;
 use super::setting::Kind::{
     Address, Bool, HttpUrl, Integer, MetadataUrl, Path, Secret, StoreUrl, Text,
 };
@@ -338,6 +339,11 @@ pub const SETTINGS: &[Setting] = &[
         "Longest session timeout that a group member may ask for.",
     )
     .unit("ms"),
+    log_retention::LOG_RETENTION_MS,
+    log_retention::LOG_RETENTION_MINUTES,
+    log_retention::LOG_RETENTION_HOURS,
+    log_retention::LOG_RETENTION_BYTES,
+    log_retention::LOG_RETENTION_CHECK_INTERVAL_MS,
     Setting::new(
         "kafka.offsets.retention.minutes",
         "FLOE_KAFKA_OFFSETS_RETENTION_MINUTES",
@@ -411,6 +417,8 @@ pub const SETTINGS: &[Setting] = &[
         "Records are committed to their table at the latest after so long, also if nobody looks.",
     )
     .unit("ms"),
+    log_retention::LOG_HOLD_MS,
+    log_retention::LOG_HOLD_BYTES,
     Setting::new(
         "iceberg.delete_retention_ms",
         "FLOE_ICEBERG_DELETE_RETENTION_MS",

@@ -1,7 +1,7 @@
 //! The typed configuration that the rest of the broker is handed.
 
 use super::check::check;
-use super::{Address, MetadataLocation, Resolved, Secret, StoreLocation, Value};
+use super::{Address, LogRetention, MetadataLocation, Resolved, Secret, StoreLocation, Value};
 use floe_env::{Error, Result};
 use floe_iceberg_bridge::{
     CatalogClient, CatalogConfig, MappingLimits, ReadKeys, RestConfig, TopicPatterns,
@@ -159,6 +159,8 @@ pub struct KafkaConfig {
     pub group_min_session_timeout: Duration,
     /// `group.max.session.timeout.ms`
     pub group_max_session_timeout: Duration,
+    /// `log.retention.*`
+    pub log_retention: LogRetention,
     /// `offsets.retention.minutes`
     pub offsets_retention: Duration,
     /// `producer.id.expiration.ms`
@@ -182,6 +184,10 @@ pub struct IcebergConfig {
     pub look_timeout: Duration,
     /// The longest that records wait for their commit when nobody looks.
     pub commit_interval: Duration,
+    /// How long records stay in the log beyond their time that are not in their table.
+    pub log_hold: Duration,
+    /// How much of a partition stays beyond its size that is not in its table, bytes.
+    pub log_hold_bytes: u64,
     /// How long the files of a deleted topic's table stay.
     pub delete_retention: Duration,
     /// Snapshots that a table keeps at most.
@@ -282,6 +288,13 @@ impl<'a> Reader<'a> {
         T::try_from(*value).ok().expect("the table's range fits the type")
     }
 
+    fn optional_number(&self, name: &'static str) -> Option<i64> {
+        match self.optional(name)? {
+            Value::Integer(value) => Some(*value),
+            other => panic!("setting {name} is no number: {other:?}"),
+        }
+    }
+
     pub(super) fn milliseconds(&self, name: &'static str) -> Duration {
         Duration::from_millis(self.number(name))
     }
@@ -366,10 +379,21 @@ impl<'a> Reader<'a> {
                 .milliseconds("kafka.group.initial.rebalance.delay.ms"),
             group_min_session_timeout: self.milliseconds("kafka.group.min.session.timeout.ms"),
             group_max_session_timeout: self.milliseconds("kafka.group.max.session.timeout.ms"),
+            log_retention: self.log_retention(),
             offsets_retention: Duration::from_secs(minutes * 60),
             producer_id_expiration: self.milliseconds("kafka.producer.id.expiration.ms"),
             transaction_max_timeout: self.milliseconds("kafka.transaction.max.timeout.ms"),
             transactional_id_expiration: self.milliseconds("kafka.transactional.id.expiration.ms"),
+        }
+    }
+
+    fn log_retention(&self) -> LogRetention {
+        LogRetention {
+            ms: self.optional_number("kafka.log.retention.ms"),
+            minutes: self.optional_number("kafka.log.retention.minutes"),
+            hours: self.number("kafka.log.retention.hours"),
+            bytes: self.number("kafka.log.retention.bytes"),
+            check_interval: self.milliseconds("kafka.log.retention.check.interval.ms"),
         }
     }
 
@@ -384,6 +408,8 @@ impl<'a> Reader<'a> {
             namespace: self.text("iceberg.namespace"),
             look_timeout: self.milliseconds("iceberg.look_timeout_ms"),
             commit_interval: self.milliseconds("iceberg.commit_interval_ms"),
+            log_hold: self.milliseconds("iceberg.log_hold_ms"),
+            log_hold_bytes: self.number("iceberg.log_hold_bytes"),
             delete_retention: self.milliseconds("iceberg.delete_retention_ms"),
             snapshots_max: self.number("iceberg.snapshots_max"),
             snapshot_age: self.milliseconds("iceberg.snapshot_age_ms"),

@@ -85,6 +85,9 @@ pub struct TopicView {
     pub bytes: u64,
     /// The full name of the topic's table, if there is one.
     pub table: Option<String>,
+    /// Partitions that keep records for longer than the topic's configs say.
+    #[serde(default)]
+    pub kept_partitions: u32,
     /// The partitions; empty in a list of topics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<PartitionView>,
@@ -103,6 +106,9 @@ pub struct PartitionView {
     pub last_stable: i64,
     /// Bytes stored.
     pub bytes: u64,
+    /// Why it keeps records for longer than the topic's configs say, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
 }
 
 /// An Iceberg table.

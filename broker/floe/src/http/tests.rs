@@ -21,6 +21,7 @@ fn orders() -> TopicView {
         records: 7,
         bytes: 700,
         table: None,
+        kept_partitions: 0,
         partitions: Vec::new(),
     }
 }

@@ -13,6 +13,7 @@ mod log;
 mod page;
 mod process;
 mod registrar;
+mod retention;
 mod store;
 mod tables;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use jobs::JobMetrics;
 pub use kafka::{ApiMetrics, KafkaMetrics};
 pub use log::{CommitOutcome, CutReason, LogMetrics};
 pub use process::ProcessMetrics;
+pub use retention::RetentionMetrics;
 pub use store::{CacheMetrics, RequestKind, RequestOutcome, StoreMetrics};
 pub use tables::{TableHandle, TableMetrics, TableState};
 pub use upkeep::UpkeepMetrics;
@@ -48,6 +50,8 @@ pub struct Families {
     pub kafka: KafkaMetrics,
     /// Segments on their way to the store.
     pub log: LogMetrics,
+    /// Records that leave the log.
+    pub retention: RetentionMetrics,
     /// Requests to the object store.
     pub store: StoreMetrics,
     /// The cache of blocks read.
@@ -82,6 +86,7 @@ impl Metrics {
         let mut registrar = Registrar::new();
         let kafka = KafkaMetrics::register(&mut registrar);
         let log = LogMetrics::register(&mut registrar);
+        let retention = RetentionMetrics::register(&mut registrar);
         let store = StoreMetrics::register(&mut registrar);
         let cache = CacheMetrics::register(&mut registrar);
         let tables = TableMetrics::register(&mut registrar);
@@ -94,6 +99,7 @@ impl Metrics {
         Self(Arc::new(Families {
             kafka,
             log,
+            retention,
             store,
             cache,
             tables,

@@ -2,10 +2,11 @@
 
 use super::inspect::small_file_ratio;
 use crate::metrics::{
-    ColumnLimit, DecodingMetrics, RequestKind, RequestOutcome, StoreMetrics, TableMetrics,
-    TableState, UpkeepMetrics, set_total,
+    ColumnLimit, DecodingMetrics, RequestKind, RequestOutcome, RetentionMetrics, StoreMetrics,
+    TableMetrics, TableState, UpkeepMetrics, set_total,
 };
 use floe_iceberg_bridge::{Bridge, TableStatus};
+use floe_log::{Kept, Retention};
 use floe_store::StoreCounts;
 use std::sync::atomic::Ordering;
 
@@ -24,6 +25,22 @@ pub(super) fn export_store(metrics: &StoreMetrics, counts: &StoreCounts) {
         set_total(metrics.requests(kind, RequestOutcome::Failed), calls.errors);
         set_total(metrics.bytes(kind), calls.volume);
     }
+}
+
+/// Brings what retention has done, and what it must leave, into the metrics.
+pub(super) fn export_retention(metrics: &RetentionMetrics, retention: &Retention) {
+    let counts = retention.counts();
+    set_total(&metrics.looks, counts.looks);
+    set_total(&metrics.moves, counts.moves);
+    set_total(&metrics.extents, counts.extents);
+    set_total(&metrics.bytes_by_time, counts.bytes_by_time);
+    set_total(&metrics.bytes_by_size, counts.bytes_by_size);
+    set_total(&metrics.lacked_by_table, counts.lacked_by_table);
+    let kept = retention.kept();
+    let future = kept.values().filter(|kept| matches!(kept, Kept::Future(_))).count();
+    let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    metrics.future_partitions.set(gauge(future));
+    metrics.waiting_partitions.set(gauge(kept.len() - future));
 }
 
 /// Brings each table's state and lag into the metrics; tables that are gone leave them.

@@ -5,19 +5,22 @@ use crate::http::{
     ExtentView, ExtentsPage, FlushRequest, FlushView, Inspect, PartitionView, ResumeRequest,
     StatusView, TableView, TopicView, TopicsPage,
 };
+use crate::retention::describe_kept;
 use crate::topics::KnownTopic;
 use async_trait::async_trait;
 use floe_env::{Error, Instant, Result};
 use floe_iceberg_bridge::{Bridge, FlushedTable, ResumeFrom, TableStatus};
+use floe_log::Retention;
 use floe_metadata::rows::{Extent, PartitionState, Place};
 use floe_store::ObjectStore;
-use kfs::OffsetMode;
+use kfs::{OffsetMode, TopicPartition};
 use std::sync::Arc;
 
 /// A running broker, to be asked.
 pub(super) struct BrokerInspect {
     pub(super) broker: Arc<Broker>,
     pub(super) bridge: Option<Bridge>,
+    pub(super) retention: Retention,
     pub(super) objects: Arc<dyn ObjectStore>,
     pub(super) http: String,
     pub(super) started: Instant,
@@ -59,14 +62,15 @@ impl Inspect for BrokerInspect {
     async fn topic(&self, name: &str) -> Result<Option<TopicView>> {
         let Some(topic) = self.broker.topic_by_name(name).await? else { return Ok(None) };
         let states = self.states(&topic).await?;
-        let view = |(index, state): (usize, &PartitionState)| PartitionView {
-            partition: i32::try_from(index).unwrap_or(i32::MAX),
+        let view = |(partition, state): (TopicPartition, &PartitionState)| PartitionView {
+            partition: partition.partition.0,
             log_start: state.log_start_offset,
             high_watermark: state.high_watermark,
             last_stable: state.last_stable_offset,
             bytes: state.bytes,
+            kept: self.retention.why_kept(partition).map(describe_kept),
         };
-        let partitions = states.iter().enumerate().map(view).collect();
+        let partitions = topic.partitions().into_iter().zip(&states).map(view).collect();
         Ok(Some(TopicView { partitions, ..self.topic_view(&topic, &states) }))
     }
 
@@ -187,6 +191,8 @@ impl BrokerInspect {
             let own = statuses.filter(|status| status.topic == topic.topic.id);
             own.filter_map(|status| Some(format!("{}.{}", status.namespace, status.table?))).next()
         });
+        let partitions = topic.partitions().into_iter();
+        let kept = partitions.filter(|partition| self.retention.why_kept(*partition).is_some());
         TopicView {
             name: topic.topic.name.clone(),
             id: topic.topic.id.to_string(),
@@ -194,6 +200,7 @@ impl BrokerInspect {
             records: u64::try_from(records).unwrap_or(0),
             bytes: states.iter().map(|state| state.bytes).sum(),
             table,
+            kept_partitions: u32::try_from(kept.count()).unwrap_or(u32::MAX),
             partitions: Vec::new(),
         }
     }

@@ -1,14 +1,15 @@
 //! A broker's background jobs: tables, expiry of groups, transactions and idle producers, merging,
-//! cleaning up.
+//! retention, cleaning up.
 
 use super::bridge_log::BridgeLog;
 use crate::broker::Broker;
+use crate::retention::TopicRetention;
 use floe_env::{Background, Monitor, Shutdown};
 use floe_iceberg_bridge::commit::ExpiryRules;
 use floe_iceberg_bridge::fold::FoldRules;
 use floe_iceberg_bridge::sweep::SweepRules;
 use floe_iceberg_bridge::{Bridge, BridgeConfig};
-use floe_log::{CleanRules, Cleaner, MergeRules, Merger};
+use floe_log::{CleanRules, Cleaner, MergeRules, Merger, Retention, RetentionRules, TableHold};
 use floe_store::ObjectStore;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,8 @@ pub struct Jobs {
     pub bridge: Option<Bridge>,
     /// What deletes objects of the log.
     pub cleaner: Cleaner,
+    /// What moves log starts by age and size.
+    pub retention: Retention,
     running: Vec<Background>,
 }
 
@@ -78,7 +81,9 @@ impl Jobs {
         let cleaner = Cleaner::new(&broker.env, &broker.log, broker.metadata.clone(), rules.clean);
         running.push(cleaner.start(shutdown.clone()));
         running.extend(tend_log(broker, rules, shutdown));
-        Self { bridge, cleaner, running }
+        let retention = retention(broker);
+        running.push(retention.start(shutdown.clone()));
+        Self { bridge, cleaner, retention, running }
     }
 
     /// Views of how they are doing.
@@ -121,6 +126,14 @@ fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>, rules: JobRules) 
     };
     let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };
     Bridge::new(broker.env.clone(), config, objects, broker.metadata.clone(), Arc::new(log))
+}
+
+fn retention(broker: &Broker) -> Retention {
+    let (kafka, iceberg) = (&broker.config.kafka, &broker.config.iceberg);
+    let hold = TableHold { time_ms: milliseconds(iceberg.log_hold), bytes: iceberg.log_hold_bytes };
+    let rules = RetentionRules { pause: kafka.log_retention.check_interval, hold };
+    let policy = Arc::new(TopicRetention(broker.config.clone()));
+    Retention::new(&broker.env, &broker.log, broker.metadata.clone(), policy, rules)
 }
 
 /// Starts the jobs that keep the log small: merging, and forgetting idle producers.

@@ -71,6 +71,7 @@ impl Assembly for Node {
         let inspect = Arc::new(BrokerInspect {
             broker: broker.clone(),
             bridge: bridge.clone(),
+            retention: jobs.retention.clone(),
             objects: objects.store.clone(),
             http: endpoints.http.to_string(),
             started: env.monotonic(),
@@ -183,8 +184,10 @@ fn identity(config: &Config, endpoints: &Endpoints, cluster: ClusterId) -> Ident
 /// Shows how the background jobs are doing.
 fn export_jobs(metrics: &Metrics, jobs: &Jobs) {
     let (monitors, cleaner) = (jobs.monitors(), jobs.cleaner.clone());
+    let retention = jobs.retention.clone();
     metrics.on_scrape(move |families| {
         families.jobs.deletion_stopped.set(i64::from(cleaner.is_stopped()));
+        export::export_retention(&families.retention, &retention);
         for monitor in &monitors {
             families.jobs.set(monitor.name(), &monitor.status());
         }

@@ -1,5 +1,7 @@
 //! A topic's configs with their values and where those come from.
 
+use super::retention::inherited_from;
+use super::table::RETENTION_MS;
 use super::{ServerValues, TOPIC_CONFIGS, TopicConfig};
 use crate::described_config::{ConfigSource, DescribedConfig, Synonym};
 use std::collections::BTreeMap;
@@ -35,6 +37,9 @@ fn entry(config: &TopicConfig, set: Option<&String>, server: ServerValues) -> De
         }
         let value = config.default.to_owned();
         synonyms.push(Synonym { name, value, source: ConfigSource::Default });
+    }
+    if config.name == RETENTION_MS {
+        synonyms.extend(inherited_from(&server.log_retention));
     }
     DescribedConfig {
         name: config.name,

@@ -5,6 +5,9 @@ use super::value::Kind::{self, Bool, Choice, GzipLevel, Int, List, Long, Ratio, 
 pub(super) const ICEBERG_ENABLE: &str = floe_iceberg_bridge::ENABLE_CONFIG;
 const ICEBERG_RETENTION: &str = floe_iceberg_bridge::RETENTION_CONFIG;
 const ICEBERG_VALUE_FORMAT: &str = floe_iceberg_bridge::VALUE_FORMAT_CONFIG;
+pub(super) const CLEANUP_POLICY: &str = "cleanup.policy";
+pub(super) const RETENTION_BYTES: &str = "retention.bytes";
+pub(super) const RETENTION_MS: &str = "retention.ms";
 pub(super) const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
 pub(super) const MIN_COMPACTION_LAG_MS: &str = "min.compaction.lag.ms";
 pub(super) const MAX_COMPACTION_LAG_MS: &str = "max.compaction.lag.ms";
@@ -101,7 +104,6 @@ pub(super) fn topic_config(name: &str) -> Option<&'static TopicConfig> {
 }
 
 const NO_COMPACTION: &str = "nothing is compacted, all records are kept";
-const NO_RETENTION: &str = "no record is deleted by age or size";
 const NO_SEGMENT_FILES: &str = "a topic has no segment files of its own";
 const NO_REPLICATION: &str =
     "nothing is replicated between brokers, the object store keeps the data";
@@ -115,17 +117,15 @@ const CODECS: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "prod
 /// Every topic config, by name.
 pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
     TopicConfig::new(
-        "cleanup.policy",
+        CLEANUP_POLICY,
         List(&["compact", "delete"]),
         "delete",
         "What becomes of old records: `delete` removes them by age and size, `compact` keeps \
          the last one of each key. A compacted topic takes no record without a key, and one \
-         that is only compacted refuses DeleteRecords.",
+         that is only compacted refuses DeleteRecords. Nothing is compacted by Floe yet: without \
+         `delete` all records are kept.",
     )
-    .server("log.cleanup.policy")
-    .not_yet(
-        "all records are kept under every policy; the checks of keys and of DeleteRecords are made",
-    ),
+    .server("log.cleanup.policy"),
     TopicConfig::new(
         "compression.gzip.level",
         GzipLevel,
@@ -372,20 +372,29 @@ pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
     .never(NO_SECOND_TIER)
     .only_default(NO_SECOND_TIER),
     TopicConfig::new(
-        "retention.bytes",
+        RETENTION_BYTES,
         Long(i64::MIN),
         "-1",
-        "How much of a partition is kept under `delete`, bytes; -1 for all.",
+        "How much of a partition is kept under `delete`, bytes as stored; -1 for all. The oldest \
+         extent goes as long as this much is left without it. An extent is what one segment \
+         brought of the partition, or 1 MiB of it once it is merged, so more than this is kept by \
+         less than one extent. What the topic's table has not read yet stays longer, see \
+         `iceberg.log_hold_bytes`.",
     )
-    .server("log.retention.bytes")
-    .not_yet(NO_RETENTION),
+    .server("log.retention.bytes"),
     TopicConfig::new(
-        "retention.ms",
+        RETENTION_MS,
         Long(-1),
         "604800000",
-        "How long records are kept under `delete`, ms; -1 for ever.",
-    )
-    .not_yet(NO_RETENTION),
+        "How long records are kept under `delete`, ms by their timestamps; -1 for ever. As in \
+         Kafka nothing goes before it is older than this, and nothing behind a record that stays; \
+         what goes is a whole extent (what one segment brought of the partition, or 1 MiB of it \
+         once it is merged) after its newest record, the newest extent too. A record without a \
+         timestamp is as old as the first look at it. One with a timestamp in the future stays \
+         until then, and `floe topics` says so. What the topic's table has not read yet stays \
+         longer, see `iceberg.log_hold_ms`. The broker's names for it: `log.retention.ms`, \
+         `log.retention.minutes` and `log.retention.hours`, the first that is set.",
+    ),
     TopicConfig::new(
         "segment.bytes",
         Int { min: 1_048_576, max: i32::MAX },
@@ -415,7 +424,10 @@ pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
         "604800000",
         "After how long a segment file is closed, ms.",
     )
-    .never(NO_SEGMENT_FILES),
+    .never(
+        "a topic has no segment files of its own, and records need not wait for one to be \
+            closed until they go",
+    ),
     TopicConfig::new(
         "unclean.leader.election.enable",
         Bool,

@@ -5,8 +5,12 @@ use crate::text::check_page;
 use floe_wire::ErrorCode;
 use std::collections::{BTreeMap, BTreeSet};
 
-const SERVER: ServerValues =
-    ServerValues { message_max_bytes: 1_048_588, iceberg_enable: true, table_by_default: true };
+const SERVER: ServerValues = ServerValues {
+    message_max_bytes: 1_048_588,
+    log_retention: LogRetention::PRESET,
+    iceberg_enable: true,
+    table_by_default: true,
+};
 
 /// The names that Kafka 4.4.0 answered for a topic, as recorded.
 const KAFKA_NAMES: &str = "cleanup.policy compression.gzip.level compression.lz4.level \
@@ -157,8 +161,8 @@ fn what_is_not_built_is_refused_or_says_so() {
     let off = ServerValues { iceberg_enable: false, table_by_default: false, ..SERVER };
     let refused = check(configs(&[("iceberg.enable", "true")]), off).unwrap_err();
     assert!(refused.contains("this broker keeps no tables"), "{refused}");
-    let retention = named(&describe(&BTreeMap::new(), SERVER), "retention.ms").clone();
-    assert!(retention.documentation.contains("Not acted on by Floe yet"));
+    let lag = named(&describe(&BTreeMap::new(), SERVER), "min.compaction.lag.ms").clone();
+    assert!(lag.documentation.contains("Not acted on by Floe yet"));
 }
 
 #[test]
@@ -220,6 +224,18 @@ fn sources_and_synonyms_are_those_of_kafka() {
         )
     );
     assert_eq!(told(named(&described, "segment.ms")), (text("604800000"), 5, vec![]));
+    let defaults = describe(&BTreeMap::new(), SERVER);
+    assert_eq!(told(named(&defaults, "retention.ms")), (text("604800000"), 5, vec![]));
+    let minutes = LogRetention { minutes: Some(2), bytes: 77, ..LogRetention::PRESET };
+    let described = describe(&set, ServerValues { log_retention: minutes, ..SERVER });
+    let of_the_broker =
+        [("log.retention.minutes", text("2"), 4), ("log.retention.hours", text("168"), 5)];
+    assert_eq!(told(named(&described, "retention.ms")).2[1..], of_the_broker);
+    let bytes = [("log.retention.bytes", text("77"), 4), ("log.retention.bytes", text("-1"), 5)];
+    assert_eq!(told(named(&described, "retention.bytes")), (text("77"), 4, bytes.to_vec()));
+    let described = describe(&BTreeMap::new(), ServerValues { log_retention: minutes, ..SERVER });
+    let inherited = (text("120000"), 4, of_the_broker.to_vec());
+    assert_eq!(told(named(&described, "retention.ms")), inherited);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod clean;
 mod merge;
 mod producer_expiry;
 mod read_ahead;
+mod retention;
 mod rig;
 mod transactions;
 mod two_brokers;

@@ -7,11 +7,11 @@ use floe_env::{Env, Error, Result, Shutdown, ShutdownTrigger, shutdown_signal};
 use floe_log::merge::MergeRound;
 use floe_log::{
     AppendBatch, CleanRules, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules, Merger,
-    NoObserver, Pace,
+    NoObserver, Pace, Retention, RetentionPolicy, RetentionRules, RetentionTerms, TableHold,
 };
 use floe_metadata::brokers::BrokerAddress;
 use floe_metadata::rows::{Extent, Place};
-use floe_metadata::topics::TopicCreation;
+use floe_metadata::topics::{Topic, TopicCreation};
 use floe_metadata::{Backend, MetadataStore, ModelBackend};
 use floe_store::{MemoryStore, ObjectStore, PutOutcome, StoreLayer};
 use kfs::{
@@ -102,6 +102,13 @@ impl Rig {
         Cleaner::new(&self.env, &self.broker.log, self.metadata.clone(), rules)
     }
 
+    /// Retention of all topics by these terms, whose tables have progress as decimal numbers.
+    pub(crate) fn retention(&self, terms: RetentionTerms, hold: TableHold) -> Retention {
+        let rules = RetentionRules { pause: Duration::from_secs(1), hold };
+        let (log, metadata) = (&self.broker.log, self.metadata.clone());
+        Retention::new(&self.env, log, metadata, Arc::new(SameTerms(terms)), rules)
+    }
+
     /// Merges until nothing is left to do.
     pub(crate) async fn merge_all(&self, merger: &Merger) -> MergeRound {
         let mut all = MergeRound::default();
@@ -150,6 +157,20 @@ impl Rig {
     /// The key in the store of a key in an extent.
     pub(crate) fn object(&self, key: &str) -> String {
         format!("{}/{key}", cluster())
+    }
+}
+
+/// All topics keep the same.
+struct SameTerms(RetentionTerms);
+
+impl RetentionPolicy for SameTerms {
+    fn terms(&self, _topic: &Topic) -> RetentionTerms {
+        self.0
+    }
+
+    fn table_ends(&self, progress: &[u8]) -> Result<Vec<i64>> {
+        let text = std::str::from_utf8(progress).expect("a test wrote it");
+        Ok(text.split(',').map(|end| end.parse().expect("a test wrote it")).collect())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::actors::deleter::Deleter;
 use crate::actors::looker::Looker;
 use crate::actors::member::Member;
 use crate::actors::producer::Producer;
+use crate::actors::sharer::{self, Sharer};
 use crate::actors::transactor::Transactor;
 use crate::audit::Audit;
 use crate::calls::{Calls, Deaths, Weather};
@@ -247,6 +248,10 @@ impl Run {
             let transactor = Transactor::new(self.context(id, stop), &name, TRANSFER_PARTITIONS);
             tasks.push(self.env.spawn("transactor", Lane::Foreground, transactor.run()));
         }
+        for id in 160..163 {
+            let sharer = Sharer::new(self.context(id, stop), TOPIC);
+            tasks.push(self.env.spawn("sharer", Lane::Foreground, sharer.run()));
+        }
         let churn = Churn::new(self.context(200, stop));
         tasks.push(self.env.spawn("churn", Lane::Foreground, churn.run()));
         let (env, cluster, stop) = (self.env.clone(), self.cluster.clone(), stop.clone());
@@ -408,12 +413,15 @@ fn config(env: &Env) -> Result<Config> {
         value,
         flag: "--simulated".to_owned(),
     };
+    let ms = |time: Duration| time.as_millis().to_string();
     let inputs = Inputs {
         flags: vec![
             given("flush.interval_ms", pick(env, &[10, 100, 250]).to_string()),
             given("flush.upload_timeout_ms", pick(env, &[700, 2000, 10_000]).to_string()),
             given("memory.cache_bytes", pick(env, &[0, 3000, 16 << 20]).to_string()),
             given("kafka.auto.create.topics.enable", "false".to_owned()),
+            given("kafka.group.consumer.session.timeout.ms", ms(sharer::SESSION)),
+            given("kafka.group.consumer.heartbeat.interval.ms", ms(sharer::HEARTBEAT)),
             given("iceberg.commit_interval_ms", pick(env, &[2000, 60_000]).to_string()),
         ],
         environment: BTreeMap::new(),

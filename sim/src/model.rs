@@ -13,10 +13,12 @@
 //! What a client gets from a broker that has been replaced may be old, but never wrong: ends are
 //! not compared, records are. Tables are checked in [`crate::table_model`].
 
+use crate::assignments::{Assignments, Place};
+use floe_env::Instant;
 use kfs::TopicPartition;
 use parking_lot::Mutex;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -110,6 +112,8 @@ pub struct Counts {
     pub whole_looks: u64,
     /// Records of topics that are made and deleted again, read back.
     pub read_back: u64,
+    /// Partitions that members of a consumer group were told to have.
+    pub assigned: u64,
 }
 
 impl Counts {
@@ -119,6 +123,7 @@ impl Counts {
         self.deletions += other.deletions;
         self.whole_looks += other.whole_looks;
         self.read_back += other.read_back;
+        self.assigned += other.assigned;
     }
 }
 
@@ -134,6 +139,7 @@ pub(crate) struct State {
     ends: BTreeMap<TopicPartition, i64>,
     last_seen: BTreeMap<(u32, TopicPartition), (i64, i64)>,
     counts: Counts,
+    assignments: Assignments,
 }
 
 /// What one producer did.
@@ -289,6 +295,24 @@ impl Model {
     /// Counts something.
     pub fn count(&self, count: impl FnOnce(&mut Counts)) {
         count(&mut self.0.lock().counts);
+    }
+
+    /// A consumer group's member holds these partitions, and nothing else, until its session ends.
+    pub fn holds(&self, member: &str, places: BTreeSet<Place>, now: Instant, until: Instant) {
+        let mut state = self.0.lock();
+        if let Some(wrong) = state.assignments.hold(member, places, now, until) {
+            state.violation(wrong);
+        }
+    }
+
+    /// A consumer group's member gives all up but these.
+    pub fn gives_up(&self, member: &str, kept: &BTreeSet<Place>) {
+        self.0.lock().assignments.give_up(member, kept);
+    }
+
+    /// A consumer group's member has nothing any more.
+    pub fn releases(&self, member: &str) {
+        self.0.lock().assignments.release(member);
     }
 
     /// What was counted so far.

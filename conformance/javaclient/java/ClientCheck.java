@@ -493,8 +493,8 @@ public class ClientCheck {
                 return "";
             });
         checks.put("group.migrates-online-and-back", () -> {
-            String t = topic("migrate", 4), g = "g-" + t;
-            for (int p = 0; p < 4; p++) fill(t, p, 25, "p" + p + "-");
+            String t = topic("migrate", 6), g = "g-" + t;
+            for (int p = 0; p < 6; p++) fill(t, p, 20, "p" + p + "-");
             var seen = new ConcurrentLinkedQueue<String>();
             Object[] old = {"group.protocol", "classic", "group.id", g, "partition.assignment.strategy",
                 "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"};
@@ -502,21 +502,21 @@ public class ClientCheck {
             Callable<GroupType> type = () -> get(admin.describeConsumerGroups(List.of(g)).all()).get(g).type();
             var ms = new ArrayList<Member>();
             for (int i = 0; i < 2; i++) ms.add(new Member(t, seen, old));
-            balanced(ms, 4);
+            balanced(ms, 6);
             same("type", GroupType.CLASSIC, type.call());
             ms.add(new Member(t, seen, now));
-            balanced(ms, 4);
+            balanced(ms, 6);
             same("type with both", GroupType.CONSUMER, type.call());
             for (int i = 0; i < 2; i++) ms.remove(0).end();
-            balanced(ms, 4);
+            balanced(ms, 6);
             ms.add(new Member(t, seen, old));
-            balanced(ms, 4);
+            balanced(ms, 6);
             ms.remove(0).end();
-            balanced(ms, 4);
+            balanced(ms, 6);
             same("type at the end", GroupType.CLASSIC, type.call());
-            until("all seen, now " + seen.size(), () -> seen.size() >= 100);
+            until("all seen, now " + seen.size(), () -> seen.size() >= 120);
             for (Member m : ms) m.end();
-            same("records (each once)", 100, seen.size());
+            same("records (each once)", 120, seen.size());
             return "";
         });
         for (String proto : List.of("classic", "consumer"))

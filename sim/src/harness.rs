@@ -12,6 +12,7 @@ use crate::actors::deleter::Deleter;
 use crate::actors::looker::Looker;
 use crate::actors::member::Member;
 use crate::actors::producer::Producer;
+use crate::actors::sharer::{self, Sharer};
 use crate::actors::transactor::Transactor;
 use crate::audit::Audit;
 use crate::calls::{Calls, Deaths, Weather};
@@ -260,9 +261,13 @@ impl Run {
             let transactor = Transactor::new(self.context(id, stop), &name, TRANSFER_PARTITIONS);
             tasks.push(self.env.spawn("transactor", Lane::Foreground, transactor.run()));
         }
-        for (id, (topic, keep, has_table)) in (160..).zip(AGING).filter(|_| self.is_aging) {
+        for (id, (topic, keep, has_table)) in (170..).zip(AGING).filter(|_| self.is_aging) {
             let ager = Ager::new(self.context(id, stop), topic, keep, has_table);
             tasks.push(self.env.spawn("ager", Lane::Foreground, ager.run()));
+        }
+        for id in 160..163 {
+            let sharer = Sharer::new(self.context(id, stop), TOPIC);
+            tasks.push(self.env.spawn("sharer", Lane::Foreground, sharer.run()));
         }
         let churn = Churn::new(self.context(200, stop));
         tasks.push(self.env.spawn("churn", Lane::Foreground, churn.run()));
@@ -430,12 +435,15 @@ fn config(env: &Env, is_aging: bool) -> Result<Config> {
     };
     // Most seeds have nothing for retention to do.
     let check_interval_ms = if is_aging { pick(env, &[500, 2000]) } else { 86_400_000 };
+    let ms = |time: Duration| time.as_millis().to_string();
     let inputs = Inputs {
         flags: vec![
             given("flush.interval_ms", pick(env, &[10, 100, 250]).to_string()),
             given("flush.upload_timeout_ms", pick(env, &[700, 2000, 10_000]).to_string()),
             given("memory.cache_bytes", pick(env, &[0, 3000, 16 << 20]).to_string()),
             given("kafka.auto.create.topics.enable", "false".to_owned()),
+            given("kafka.group.consumer.session.timeout.ms", ms(sharer::SESSION)),
+            given("kafka.group.consumer.heartbeat.interval.ms", ms(sharer::HEARTBEAT)),
             given("iceberg.commit_interval_ms", pick(env, &[2000, 60_000]).to_string()),
             given("kafka.log.retention.ms", "-1".to_owned()),
             given("kafka.log.retention.check.interval.ms", check_interval_ms.to_string()),

@@ -16,11 +16,13 @@
 //! | [`actors`] | producers, consumers, deleters, queries, topic churn, clock jumps |
 //! | [`model`], [`table_model`] | what clients were promised, and the checks |
 //! | [`table_files`] | reads a table as an engine does |
+//! | [`assignments`] | who holds which partition of a group |
 //! | [`audit`] | checks both stores whenever a change is applied |
 //! | [`planted`] | bugs that the checks must find |
 #![forbid(unsafe_code)]
 
 pub mod actors;
+pub mod assignments;
 pub mod audit;
 pub mod calls;
 pub mod client;

@@ -14,10 +14,12 @@
 //! not compared, records are. What retention takes is checked in [`aging`], tables in
 //! [`crate::table_model`].
 
+use crate::assignments::{Assignments, Place};
+use floe_env::Instant;
 use kfs::TopicPartition;
 use parking_lot::Mutex;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -117,6 +119,8 @@ pub struct Counts {
     pub read_back: u64,
     /// Acknowledged records that retention took.
     pub aged: u64,
+    /// Partitions that members of a consumer group were told to have.
+    pub assigned: u64,
 }
 
 impl Counts {
@@ -127,6 +131,7 @@ impl Counts {
         self.whole_looks += other.whole_looks;
         self.read_back += other.read_back;
         self.aged += other.aged;
+        self.assigned += other.assigned;
     }
 }
 
@@ -143,6 +148,7 @@ pub(crate) struct State {
     ends: BTreeMap<TopicPartition, i64>,
     last_seen: BTreeMap<(u32, TopicPartition), (i64, i64)>,
     counts: Counts,
+    assignments: Assignments,
 }
 
 /// What one producer did.
@@ -298,6 +304,24 @@ impl Model {
     /// Counts something.
     pub fn count(&self, count: impl FnOnce(&mut Counts)) {
         count(&mut self.0.lock().counts);
+    }
+
+    /// A consumer group's member holds these partitions, and nothing else, until its session ends.
+    pub fn holds(&self, member: &str, places: BTreeSet<Place>, now: Instant, until: Instant) {
+        let mut state = self.0.lock();
+        if let Some(wrong) = state.assignments.hold(member, places, now, until) {
+            state.violation(wrong);
+        }
+    }
+
+    /// A consumer group's member gives all up but these.
+    pub fn gives_up(&self, member: &str, kept: &BTreeSet<Place>) {
+        self.0.lock().assignments.give_up(member, kept);
+    }
+
+    /// A consumer group's member has nothing any more.
+    pub fn releases(&self, member: &str) {
+        self.0.lock().assignments.release(member);
     }
 
     /// What was counted so far.

@@ -79,6 +79,8 @@ pub enum Plant {
     TopicStays,
     /// A commit of a group's offsets is answered and not made.
     OffsetsAreForgotten,
+    /// A change of a consumer group is answered and not made.
+    GroupIsForgotten,
     /// What is known of partitions' ends is at times said to be broken.
     EndsAreCorrupt,
     /// A table's pointer moves whatever it was, and whoever moves it.

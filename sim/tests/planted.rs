@@ -118,6 +118,11 @@ fn offsets_of_a_group_that_are_forgotten() {
 }
 
 #[test]
+fn a_group_that_is_forgotten() {
+    is_found(Plant::GroupIsForgotten, &["is assigned to"]);
+}
+
+#[test]
 fn errors_that_no_client_should_be_told() {
     all_are_found_from(0, Plant::EndsAreCorrupt, &["lists an offset: code", "client 110: deletes"]);
 }

@@ -142,6 +142,7 @@ impl Sum {
             ("deletions of records", counts.deletions),
             ("records that retention took", counts.aged),
             ("looks that had everything", counts.whole_looks),
+            ("partitions of a group assigned", counts.assigned),
             ("records read back before their topic's deletion", counts.read_back),
         ]
     }

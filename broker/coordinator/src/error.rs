@@ -50,4 +50,25 @@ pub enum GroupError {
     /// The metadata beside an offset is too long (12).
     #[error("the offset's metadata is too long")]
     OffsetMetadataTooLarge,
+    /// The request contradicts itself, or lacks something (42).
+    #[error("the request is invalid")]
+    InvalidRequest,
+    /// The version of the request does not fit the group's protocol (35).
+    #[error("the request's version does not fit the group's protocol")]
+    UnsupportedVersion,
+    /// No such assignor (112).
+    #[error("the assignor is not supported")]
+    UnsupportedAssignor,
+    /// The member gives up everything and joins again (110).
+    #[error("the member epoch is not the one of the member")]
+    FencedMemberEpoch,
+    /// The instance id belongs to a member that has not left (111).
+    #[error("the group instance id is in use")]
+    UnreleasedInstanceId,
+    /// The member epoch is not the current one: try again with it (113).
+    #[error("the member epoch is stale")]
+    StaleMemberEpoch,
+    /// Not a regular expression in RE2 syntax (128).
+    #[error("the regular expression is invalid")]
+    InvalidRegularExpression,
 }

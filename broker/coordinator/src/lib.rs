@@ -6,13 +6,17 @@
 //! `broker/floe`) stores, answers and waits.
 //!
 //! - [`classic`]: classic consumer groups (JoinGroup, SyncGroup, Heartbeat, LeaveGroup).
+//! - [`consumer`]: consumer groups of the newer protocol (ConsumerGroupHeartbeat).
+//! - [`group`]: a group of either kind, and how one becomes the other.
 //! - [`offsets`]: which committed offsets expire, which may be deleted, what metadata is too long.
 //! - [`transactions`]: what each request makes of a transactional id.
 //! - [`protocol_metadata`]: the topics in a consumer's opaque subscription bytes.
 
 mod base64_bytes;
 pub mod classic;
+pub mod consumer;
 mod error;
+pub mod group;
 pub mod offsets;
 pub mod protocol_metadata;
 pub mod transactions;

@@ -7,7 +7,9 @@
 use std::collections::BTreeSet;
 
 use crate::GroupError;
-use crate::classic::{Group, GroupState};
+use crate::classic::{self, GroupState};
+use crate::consumer::{ConsumerGroup, TopicPattern};
+use crate::group::Group;
 use crate::protocol_metadata::{CONSUMER_PROTOCOL_TYPE, subscribed_topics};
 
 /// `offset.metadata.max.bytes`: the longest metadata beside an offset, in UTF-16 units as Kafka
@@ -30,6 +32,8 @@ pub struct CommittedOffset {
 pub enum Subscription {
     /// These.
     Topics(BTreeSet<String>),
+    /// These, and those that an expression matches.
+    Matching(BTreeSet<String>, Vec<TopicPattern>),
     /// A member's metadata cannot be read, so any topic may be meant.
     Everything,
 }
@@ -39,6 +43,9 @@ impl Subscription {
     pub fn contains(&self, topic: &str) -> bool {
         match self {
             Self::Topics(topics) => topics.contains(topic),
+            Self::Matching(topics, patterns) => {
+                topics.contains(topic) || patterns.iter().any(|pattern| pattern.matches(topic))
+            }
             Self::Everything => true,
         }
     }
@@ -64,6 +71,29 @@ pub struct OffsetRules {
 impl OffsetRules {
     /// The rules for a group's offsets.
     pub fn of(group: &Group) -> Self {
+        match group {
+            Group::Classic(group) => Self::of_classic(group),
+            Group::Consumer(group) => Self::of_consumer(group),
+        }
+    }
+
+    /// The rules for offsets of a group that does not exist: its consumers, if there are any,
+    /// assign their partitions themselves.
+    pub fn of_missing() -> Self {
+        let subscription = Subscription::Topics(BTreeSet::new());
+        Self { start: RetentionStart::Commit, subscription, is_deletion_refused: false }
+    }
+
+    fn of_consumer(group: &ConsumerGroup) -> Self {
+        let (topics, patterns) = group.subscription();
+        Self {
+            start: RetentionStart::CommitUnlessSubscribed,
+            subscription: Subscription::Matching(topics, patterns),
+            is_deletion_refused: false,
+        }
+    }
+
+    fn of_classic(group: &classic::Group) -> Self {
         let is_consumer = group.protocol_type() == CONSUMER_PROTOCOL_TYPE;
         let subscription = match is_consumer {
             true => subscription(group),
@@ -149,7 +179,7 @@ pub fn check_offset_metadata(metadata: Option<&str>) -> Result<(), GroupError> {
 }
 
 /// What the members of a consumer group are subscribed to together.
-fn subscription(group: &Group) -> Subscription {
+fn subscription(group: &classic::Group) -> Subscription {
     let mut topics = BTreeSet::new();
     for metadata in group.record().chosen_metadata() {
         match metadata.and_then(|bytes| subscribed_topics(bytes).ok()) {

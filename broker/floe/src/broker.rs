@@ -124,7 +124,8 @@ impl Broker {
         let groups = Groups::new(
             env.clone(),
             metadata.clone(),
-            groups::group_config(&config.kafka),
+            topics.clone(),
+            groups::group_rules(&config.kafka),
             shutdown.clone(),
         );
         let memory = &config.memory;

@@ -134,7 +134,8 @@ fn kafkas(config: &Config) -> Vec<DescribedConfig> {
 /// Settings of groups that Floe has from Kafka.
 fn of_groups(config: &Config) -> Vec<DescribedConfig> {
     let kafka = &config.kafka;
-    vec![
+    let mut described = of_consumer_groups(config);
+    described.extend([
         int(
             "group.initial.rebalance.delay.ms",
             ms(kafka.group_initial_rebalance_delay),
@@ -158,6 +159,52 @@ fn of_groups(config: &Config) -> Vec<DescribedConfig> {
             ms(kafka.offsets_retention) / 60_000,
             "10080",
             "How long offsets of a group without members are kept, min.",
+        ),
+    ]);
+    described
+}
+
+/// Settings of groups of the newer protocol.
+fn of_consumer_groups(config: &Config) -> Vec<DescribedConfig> {
+    let kafka = &config.kafka;
+    vec![
+        int(
+            "group.consumer.assignment.interval.ms",
+            ms(kafka.group_consumer_assignment_interval),
+            "1000",
+            "The least time between two assignments of a consumer group, ms.",
+        ),
+        setting(
+            "group.consumer.assignors",
+            List,
+            Some("uniform,range".to_owned()),
+            Some("uniform,range"),
+            "The assignors that members may ask for; the first is the default.",
+        ),
+        int(
+            "group.consumer.heartbeat.interval.ms",
+            ms(kafka.group_consumer_heartbeat_interval),
+            "5000",
+            "How often members of consumer groups are told to send heartbeats, ms.",
+        ),
+        int(
+            "group.consumer.max.size",
+            i64::try_from(kafka.group_consumer_max_size).unwrap_or(i64::MAX),
+            "2147483647",
+            "Members that a consumer group may have.",
+        ),
+        setting(
+            "group.consumer.migration.policy",
+            Text,
+            Some(kafka.group_consumer_migration_policy.name().to_owned()),
+            Some("bidirectional"),
+            "Whether a group with members may change its protocol.",
+        ),
+        int(
+            "group.consumer.session.timeout.ms",
+            ms(kafka.group_consumer_session_timeout),
+            "45000",
+            "A member of a consumer group is removed after so long in silence, ms.",
         ),
     ]
 }

@@ -39,6 +39,13 @@ pub(crate) fn group_code(error: GroupError) -> ErrorCode {
         GroupError::GroupIdNotFound => ErrorCode::GroupIdNotFound,
         GroupError::GroupSubscribedToTopic => ErrorCode::GroupSubscribedToTopic,
         GroupError::OffsetMetadataTooLarge => ErrorCode::OffsetMetadataTooLarge,
+        GroupError::InvalidRequest => ErrorCode::InvalidRequest,
+        GroupError::UnsupportedVersion => ErrorCode::UnsupportedVersion,
+        GroupError::UnsupportedAssignor => ErrorCode::UnsupportedAssignor,
+        GroupError::FencedMemberEpoch => ErrorCode::FencedMemberEpoch,
+        GroupError::UnreleasedInstanceId => ErrorCode::UnreleasedInstanceId,
+        GroupError::StaleMemberEpoch => ErrorCode::StaleMemberEpoch,
+        GroupError::InvalidRegularExpression => ErrorCode::InvalidRegularExpression,
     }
 }
 

@@ -2,12 +2,13 @@
 //! store's revision says that one has changed.
 
 use crate::topic_settings::TopicSettings;
+use floe_coordinator::consumer::TopicDirectory;
 use floe_env::{HashMap, Result};
 use floe_metadata::MetadataStore;
 use floe_metadata::topics::Topic;
 use kfs::{PartitionIndex, TopicId, TopicPartition};
 use parking_lot::RwLock;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Mutex;
 
 /// All topics at one revision.
@@ -16,6 +17,8 @@ struct Snapshot {
     revision: Option<u64>,
     by_name: HashMap<Arc<str>, Arc<KnownTopic>>,
     by_id: HashMap<TopicId, Arc<KnownTopic>>,
+    /// Made when the first group asks.
+    directory: OnceLock<Arc<TopicDirectory>>,
 }
 
 /// A topic with its settings made typed.
@@ -89,6 +92,19 @@ impl Topics {
     /// The topic of this id, as last read.
     pub fn by_id(&self, id: TopicId) -> Option<Arc<KnownTopic>> {
         self.known.read().by_id.get(&id).cloned()
+    }
+
+    /// All topics as consumer groups need them, as last read.
+    pub fn directory(&self) -> Arc<TopicDirectory> {
+        let snapshot = self.known.read().clone();
+        let directory = snapshot.directory.get_or_init(|| {
+            let topics = snapshot.by_name.values().map(|known| {
+                let topic = &known.topic;
+                (topic.name.clone(), topic.id.0, topic.partition_count)
+            });
+            Arc::new(TopicDirectory::new(snapshot.revision.unwrap_or_default(), topics))
+        });
+        directory.clone()
     }
 
     /// All topics by name, as last read.

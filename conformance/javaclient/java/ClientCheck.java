@@ -469,26 +469,54 @@ public class ClientCheck {
             "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"));
         checks.put("group.consumer-kip848-3-members", () -> group("gk", "group.protocol", "consumer"));
         checks.put("group.consumer-kip848-range-assignor", () -> group("gkr", "group.protocol", "consumer", "group.remote.assignor", "range"));
-        checks.put("group.classic-static-member", () -> {
-            String t = topic("static", 2), g = "g-" + t;
-            fill(t, 0, 10, "a");
-            fill(t, 1, 10, "b");
+        for (String proto : List.of("classic", "consumer"))
+            checks.put("group." + proto + "-static-member", () -> {
+                String t = topic("static-" + proto, 2), g = "g-" + t;
+                fill(t, 0, 10, "a");
+                fill(t, 1, 10, "b");
+                var seen = new ConcurrentLinkedQueue<String>();
+                var ms = new ArrayList<Member>();
+                Object[] c = {"group.protocol", proto, "group.id", g, "group.instance.id", "one"};
+                Object[] d = {"group.protocol", proto, "group.id", g, "group.instance.id", "two"};
+                ms.add(new Member(t, seen, c));
+                ms.add(new Member(t, seen, d));
+                balanced(ms, 2);
+                var was = ms.get(1).mine;
+                int before = ms.get(0).rebalances;
+                ms.remove(1).end();
+                ms.add(new Member(t, seen, d));
+                balanced(ms, 2);
+                same("same partition after restart", was, ms.get(1).mine);
+                same("other member's rebalances", before, ms.get(0).rebalances);
+                for (Member m : ms) m.end();
+                same("records", 20, seen.size());
+                return "";
+            });
+        checks.put("group.migrates-online-and-back", () -> {
+            String t = topic("migrate", 6), g = "g-" + t;
+            for (int p = 0; p < 6; p++) fill(t, p, 20, "p" + p + "-");
             var seen = new ConcurrentLinkedQueue<String>();
+            Object[] old = {"group.protocol", "classic", "group.id", g, "partition.assignment.strategy",
+                "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"};
+            Object[] now = {"group.protocol", "consumer", "group.id", g};
+            Callable<GroupType> type = () -> get(admin.describeConsumerGroups(List.of(g)).all()).get(g).type();
             var ms = new ArrayList<Member>();
-            Object[] c = {"group.protocol", "classic", "group.id", g, "group.instance.id", "one"};
-            Object[] d = {"group.protocol", "classic", "group.id", g, "group.instance.id", "two"};
-            ms.add(new Member(t, seen, c));
-            ms.add(new Member(t, seen, d));
-            balanced(ms, 2);
-            var was = ms.get(1).mine;
-            int before = ms.get(0).rebalances;
-            ms.remove(1).end();
-            ms.add(new Member(t, seen, d));
-            balanced(ms, 2);
-            same("same partition after restart", was, ms.get(1).mine);
-            same("other member's rebalances", before, ms.get(0).rebalances);
+            for (int i = 0; i < 2; i++) ms.add(new Member(t, seen, old));
+            balanced(ms, 6);
+            same("type", GroupType.CLASSIC, type.call());
+            ms.add(new Member(t, seen, now));
+            balanced(ms, 6);
+            same("type with both", GroupType.CONSUMER, type.call());
+            for (int i = 0; i < 2; i++) ms.remove(0).end();
+            balanced(ms, 6);
+            ms.add(new Member(t, seen, old));
+            balanced(ms, 6);
+            ms.remove(0).end();
+            balanced(ms, 6);
+            same("type at the end", GroupType.CLASSIC, type.call());
+            until("all seen, now " + seen.size(), () -> seen.size() >= 120);
             for (Member m : ms) m.end();
-            same("records", 20, seen.size());
+            same("records (each once)", 120, seen.size());
             return "";
         });
         for (String proto : List.of("classic", "consumer"))

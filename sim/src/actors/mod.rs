@@ -1,6 +1,6 @@
 //! Who uses the broker: producers, one with transactions, consumers, one who makes and deletes
 //! topics, one who deletes records, one whose records age, one who queries tables, a consumer
-//! group's member, and the clock.
+//! group's member, members that share a topic, and the clock.
 
 pub mod ager;
 pub mod churn;
@@ -9,6 +9,7 @@ pub mod deleter;
 pub mod looker;
 pub mod member;
 pub mod producer;
+pub mod sharer;
 pub mod transactor;
 
 use crate::client::{Connection, Gone};

@@ -1,6 +1,7 @@
 //! What the stores say and do under a planted bug that needs no memory.
 
 use super::Plant;
+use crate::actors::sharer;
 use crate::calls::Calls;
 use crate::dice::{between_ms, chance};
 use crate::fault_metadata::{is_pointer, is_visible, key_of};
@@ -22,6 +23,8 @@ const OTHER_AGE_MS: i64 = 600_000;
 const TABLE_PROGRESS: &str = "table-progress/";
 /// The facts that are committed offsets.
 const OFFSETS: &str = "offsets/";
+/// The facts that are consumer groups.
+const GROUPS: &str = "groups/";
 /// A data file's name is an id of so many characters, behind which a folded one has a number.
 const ID_LENGTH: usize = 36;
 /// Objects of a folder that are looked through.
@@ -62,7 +65,11 @@ impl Plant {
         let drops_partition =
             change.partitions.iter().any(|change| matches!(change, PartitionChange::Drop(_)));
         let is_offset = |write: &Write| key_of(write).starts_with(OFFSETS);
+        let is_shared = |write: &Write| {
+            key_of(write).strip_prefix(GROUPS).is_some_and(|group| group == sharer::GROUP)
+        };
         match self {
+            Self::GroupIsForgotten if change.writes.iter().any(is_shared) => None,
             Self::TopicStays if drops_partition => None,
             Self::OffsetsAreForgotten if change.writes.iter().any(is_offset) => None,
             Self::PointerWithoutCompare if change.writes.iter().any(is_pointer) => {

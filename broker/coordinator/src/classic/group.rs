@@ -136,13 +136,18 @@ impl Group {
     /// Answers everything held with NOT_COORDINATOR: the broker lost the group's lease, or a store
     /// failed or has an unknown outcome. Whoever runs the group next loads what was stored.
     pub fn abandon(self) -> Vec<Effect> {
+        self.release_held(GroupError::NotCoordinator)
+    }
+
+    /// Answers everything held with an error.
+    pub(crate) fn release_held(self, error: GroupError) -> Vec<Effect> {
         let mut turn = Turn::new(0);
         for (member_id, live) in self.live.members {
             if let Some(token) = live.sync {
-                turn.respond(token, Response::Sync(Err(GroupError::NotCoordinator)));
+                turn.respond(token, Response::Sync(Err(error)));
             }
             if let Some(token) = live.join {
-                let refusal = JoinRefusal { error: GroupError::NotCoordinator, member_id };
+                let refusal = JoinRefusal { error, member_id };
                 turn.respond(token, Response::Join(Err(refusal)));
             }
         }
@@ -152,6 +157,11 @@ impl Group {
     /// The requests whose answers are held.
     pub fn held(&self) -> impl Iterator<Item = ResponseToken> + '_ {
         self.live.members.values().flat_map(|live| live.join.into_iter().chain(live.sync))
+    }
+
+    /// Whether the group has no members and none is joining: another kind can take its place.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.record.state == GroupState::Empty && self.record.members.is_empty()
     }
 
     pub(super) fn set_state(&mut self, state: GroupState, turn: &Turn) {

@@ -14,8 +14,15 @@ const SKIP_ASSIGNMENT_VERSION_MIN: i16 = 9;
 /// Ids handed out and not used yet, per group: beyond these the group counts as full.
 const PENDING_IDS_MAX: usize = 10_000;
 
+/// Whether the answer is a member id, with which the client shall join again.
+pub(crate) fn hands_out_id(request: &JoinRequest) -> bool {
+    request.member_id.is_empty()
+        && request.instance_id.is_none()
+        && request.version >= KNOWN_ID_VERSION_MIN
+}
+
 /// The checks that need no group.
-pub(super) fn check_request(
+pub(crate) fn check_request(
     group_id: &str,
     request: &JoinRequest,
     config: &GroupConfig,
@@ -97,8 +104,7 @@ impl Group {
     }
 
     fn join_without_id(&mut self, token: ResponseToken, request: JoinRequest, turn: &mut Turn) {
-        let prefix = request.instance_id.as_ref().unwrap_or(&request.client_id);
-        let new_id = format!("{prefix}-{}", request.new_id);
+        let new_id = request.new_member_id();
         let is_taken = self.record.members.contains_key(&new_id)
             || self.live.pending_ids.contains_key(&new_id);
         if is_taken {
@@ -108,7 +114,7 @@ impl Group {
         let replaced = request.instance_id.as_ref().and_then(|id| self.live.statics.get(id));
         if let Some(old_id) = replaced.cloned() {
             self.join_in_place_of(&old_id, new_id, token, request, turn);
-        } else if request.instance_id.is_none() && request.version >= KNOWN_ID_VERSION_MIN {
+        } else if hands_out_id(&request) {
             self.hand_out_id(new_id, token, &request, turn);
         } else {
             self.add_member(new_id, token, request, turn);

@@ -11,12 +11,12 @@ const MEMBER_LIST_VERSION_MIN: i16 = 3;
 
 impl LeaveResponse {
     /// An answer to the request as a whole.
-    pub(super) fn refusal(error: GroupError) -> Self {
+    pub(crate) fn refusal(error: GroupError) -> Self {
         Self { error: Some(error), members: Vec::new() }
     }
 
     /// An answer with the results of its leavers, in the form of the request's version.
-    pub(super) fn of(version: i16, members: Vec<LeftMember>) -> Self {
+    pub(crate) fn of(version: i16, members: Vec<LeftMember>) -> Self {
         let is_single = version < MEMBER_LIST_VERSION_MIN;
         let error = members.first().and_then(|member| member.error).filter(|_| is_single);
         Self { error, members }
@@ -24,7 +24,7 @@ impl LeaveResponse {
 }
 
 impl LeftMember {
-    pub(super) fn of(leaver: &Leaver, result: Result<(), GroupError>) -> Self {
+    pub(crate) fn of(leaver: &Leaver, result: Result<(), GroupError>) -> Self {
         Self {
             member_id: leaver.member_id.clone(),
             instance_id: leaver.instance_id.clone(),

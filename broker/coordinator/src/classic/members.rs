@@ -199,11 +199,7 @@ pub(super) fn first_member(record: &GroupRecord) -> Option<String> {
 }
 
 fn new_member(request: JoinRequest) -> Member {
-    // Version 0 has one timeout for both.
-    let rebalance_timeout_ms = match request.version {
-        0 => request.session_timeout_ms,
-        _ => request.rebalance_timeout_ms,
-    };
+    let rebalance_timeout_ms = request.rebalance_timeout_ms();
     Member {
         instance_id: request.instance_id,
         client_id: request.client_id,

@@ -35,6 +35,22 @@ pub struct JoinRequest {
     pub protocols: Vec<Protocol>,
 }
 
+impl JoinRequest {
+    /// The id of a member that has none yet.
+    pub(crate) fn new_member_id(&self) -> String {
+        let prefix = self.instance_id.as_ref().unwrap_or(&self.client_id);
+        format!("{prefix}-{}", self.new_id)
+    }
+
+    /// How long a rebalance waits for the member, ms: version 0 has one timeout for both.
+    pub(crate) fn rebalance_timeout_ms(&self) -> i32 {
+        match self.version {
+            0 => self.session_timeout_ms,
+            _ => self.rebalance_timeout_ms,
+        }
+    }
+}
+
 /// SyncGroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyncRequest {
@@ -96,6 +112,8 @@ pub struct CommitCheck {
     pub generation: i32,
     /// Whether it is a TxnOffsetCommit.
     pub transactional: bool,
+    /// The partitions, by topic id and index.
+    pub partitions: Vec<(Uuid, i32)>,
 }
 
 /// Something that happens to a group.

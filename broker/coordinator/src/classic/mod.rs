@@ -28,16 +28,20 @@ mod live;
 mod members;
 mod message;
 mod missing;
+mod moved;
 mod rebalance;
 mod record;
 mod sync;
 mod view;
 
 pub use group::{Group, GroupConfig};
+pub(crate) use join::{check_request as check_join, hands_out_id};
 pub use message::{
     CommitCheck, Effect, Event, HeartbeatRequest, JoinRefusal, JoinRequest, Joined, JoinedMember,
     LeaveRequest, LeaveResponse, Leaver, LeftMember, Response, ResponseToken, SyncRequest, Synced,
 };
 pub use missing::answer_for_missing_group;
+pub(crate) use moved::{MovedGroup, MovedMember};
 pub use record::{GroupRecord, GroupState, Protocol, RecordError};
+pub(crate) use sync::check_request as check_sync;
 pub use view::{GroupView, MemberView, describe_missing_group};

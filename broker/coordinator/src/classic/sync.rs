@@ -14,7 +14,7 @@ use crate::GroupError;
 const PROTOCOL_VERSION_MIN: i16 = 5;
 
 /// The checks that need no group.
-pub(super) fn check_request(group_id: &str, request: &SyncRequest) -> Result<(), GroupError> {
+pub(crate) fn check_request(group_id: &str, request: &SyncRequest) -> Result<(), GroupError> {
     let has_protocol = request.protocol_type.is_some() && request.protocol_name.is_some();
     if request.version >= PROTOCOL_VERSION_MIN && !has_protocol {
         return Err(GroupError::InconsistentGroupProtocol);

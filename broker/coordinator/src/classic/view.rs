@@ -9,9 +9,6 @@ use crate::GroupError;
 /// From this version on, DescribeGroups says that a group is missing.
 const GROUP_ID_NOT_FOUND_VERSION_MIN: i16 = 6;
 
-/// The type of these groups in ListGroups.
-const GROUP_TYPE: &str = "classic";
-
 /// A group as DescribeGroups shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupView {
@@ -83,14 +80,5 @@ impl Group {
     /// The protocol type as ListGroups shows it; empty for a group that no member ever joined.
     pub fn protocol_type(&self) -> &str {
         self.record.protocol_type.as_deref().unwrap_or_default()
-    }
-
-    /// Whether the group passes the filters of ListGroups. An empty filter lets all pass; names
-    /// are compared without regard to case, and unknown ones match nothing.
-    pub fn is_listed(&self, states: &[String], types: &[String]) -> bool {
-        let passes = |filter: &[String], name: &str| {
-            filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(name))
-        };
-        passes(states, self.record.state.name()) && passes(types, GROUP_TYPE)
     }
 }

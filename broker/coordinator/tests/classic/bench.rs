@@ -82,6 +82,7 @@ pub(crate) fn commit(member_id: &str, generation: i32) -> CommitCheck {
         instance_id: None,
         generation,
         transactional: false,
+        partitions: Vec::new(),
     }
 }
 

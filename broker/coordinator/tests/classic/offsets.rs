@@ -1,6 +1,7 @@
 //! Retention of committed offsets, OffsetDelete, and the metadata's size.
 
 use floe_coordinator::GroupError;
+use floe_coordinator::group::Group;
 use floe_coordinator::offsets::{CommittedOffset, OffsetRules, check_offset_metadata};
 
 use crate::bench::{Bench, assigning, commit, join, leaver, sync, with};
@@ -11,8 +12,12 @@ fn committed_at(committed_at_ms: i64) -> CommittedOffset {
     CommittedOffset { committed_at_ms, expires_at_ms: None, has_pending_transaction: false }
 }
 
+fn rules_of(bench: &Bench) -> OffsetRules {
+    OffsetRules::of(&Group::Classic(bench.group.clone()))
+}
+
 fn is_expired(bench: &Bench, topic: &str, offset: &CommittedOffset, now_ms: i64) -> bool {
-    OffsetRules::of(&bench.group).is_expired(topic, offset, now_ms, RETENTION_MS)
+    rules_of(bench).is_expired(topic, offset, now_ms, RETENTION_MS)
 }
 
 /// The bytes of a subscription, as text that `protocols` takes.
@@ -101,7 +106,7 @@ fn pending_transactions_and_own_expiry() {
 #[test]
 fn delete_of_subscribed_topics_is_refused() {
     let bench = subscribed(&subscription(&["a"]), &subscription(&["b"]));
-    let rules = OffsetRules::of(&bench.group);
+    let rules = rules_of(&bench);
     assert_eq!(rules.check_delete(), Ok(()));
     for (topic, answer) in [
         ("a", Err(GroupError::GroupSubscribedToTopic)),
@@ -116,23 +121,23 @@ fn delete_of_subscribed_topics_is_refused() {
 fn delete_with_an_opaque_subscription_is_refused_for_every_topic() {
     let mut bench = Bench::new();
     let member = bench.stable();
-    let rules = OffsetRules::of(&bench.group);
+    let rules = rules_of(&bench);
     assert_eq!(rules.check_delete(), Ok(()));
     assert_eq!(rules.check_delete_of("t"), Err(GroupError::GroupSubscribedToTopic));
     bench.leave(5, vec![leaver(&member, None)]);
-    assert_eq!(OffsetRules::of(&bench.group).check_delete_of("t"), Ok(()), "nobody is left");
+    assert_eq!(rules_of(&bench).check_delete_of("t"), Ok(()), "nobody is left");
 }
 
 #[test]
 fn delete_in_simple_and_connect_groups() {
     let mut bench = Bench::new();
     bench.commit(commit("", -1)).expect("makes the group");
-    let rules = OffsetRules::of(&bench.group);
+    let rules = rules_of(&bench);
     assert_eq!((rules.check_delete(), rules.check_delete_of("t")), (Ok(()), Ok(())));
     let member = connect(&mut bench);
-    assert_eq!(OffsetRules::of(&bench.group).check_delete(), Err(GroupError::NonEmptyGroup));
+    assert_eq!(rules_of(&bench).check_delete(), Err(GroupError::NonEmptyGroup));
     bench.leave(5, vec![leaver(&member, None)]);
-    assert_eq!(OffsetRules::of(&bench.group).check_delete(), Ok(()));
+    assert_eq!(rules_of(&bench).check_delete(), Ok(()));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use floe_coordinator::GroupError;
 use floe_coordinator::classic::{GroupState, GroupView, describe_missing_group};
+use floe_coordinator::group::Group;
 
 use crate::bench::{Bench, assigning, commit, join, static_join, sync};
 
@@ -79,7 +80,8 @@ fn list_filters() {
     for (states, types, listed) in cases {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         let (states, types) = (owned(states), owned(types));
-        let found = [&stable, &empty].map(|bench| bench.group.is_listed(&states, &types));
+        let found = [&stable, &empty]
+            .map(|bench| Group::Classic(bench.group.clone()).is_listed(&states, &types));
         assert_eq!(found, listed, "{states:?} {types:?}");
     }
 }

@@ -91,6 +91,8 @@ answers! {
     DescribeProducersResponse { topics { partitions { error_code } } }
     DescribeTransactionsResponse { transaction_states { error_code } }
     ListTransactionsResponse { error_code }
+    ConsumerGroupHeartbeatResponse { error_code }
+    ConsumerGroupDescribeResponse { groups { error_code } }
     ListConfigResourcesResponse { error_code }
     DescribeTopicPartitionsResponse { topics { error_code partitions { error_code } } }
 }

@@ -29,8 +29,10 @@ struct Feature {
 }
 
 /// Kafka's levels as of 4.4 for what is built. By `transaction.version` 2 clients know that writing
-/// adds a partition to a transaction, and that every end raises the epoch (KIP-890).
+/// adds a partition to a transaction, and that every end raises the epoch (KIP-890); by
+/// `group.version` 1 that there are consumer groups of the newer protocol (KIP-848).
 const FEATURES: &[Feature] = &[
+    Feature { name: "group.version", min: 0, max: 1, finalized: 1 },
     Feature { name: "metadata.version", min: 7, max: 33, finalized: 33 },
     Feature { name: "transaction.version", min: 0, max: 2, finalized: 2 },
 ];

@@ -1,11 +1,13 @@
 //! DescribeGroups: v0-6.
 //!
-//! v3 authorized operations; v4 instance ids; v6 a missing group is an error, with a message.
+//! v3 authorized operations; v4 instance ids; v6 a missing group is an error, with a message. A
+//! group of another protocol is as good as missing: clients then ask ConsumerGroupDescribe.
 
 use super::{Handled, RequestContext, api};
 use crate::authorized_operations::{GROUP_OPERATIONS, OPERATIONS_UNKNOWN};
 use crate::broker::Broker;
 use crate::error_codes::group_code;
+use crate::groups::Described;
 use floe_coordinator::classic::{GroupView, MemberView, describe_missing_group};
 use floe_wire::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use floe_wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse, GroupId, StrBytes};
@@ -41,17 +43,18 @@ async fn describe(broker: &Broker, version: i16, group_id: &GroupId) -> Describe
             return DescribedGroup::default().with_error_code(group_code(error).code());
         }
     };
-    let (error, view) = match found {
-        Some(view) => (None, view),
-        None => describe_missing_group(version),
+    let message = match found {
+        Described::Classic(view) => return group(view),
+        Described::Consumer(_) => format!("Group {} is not a classic group.", group_id.as_str()),
+        Described::Missing => format!("Group {} not found.", group_id.as_str()),
     };
+    let (error, view) = describe_missing_group(version);
     let described = group(view);
     let Some(error) = error else { return described };
     let described = described.with_error_code(group_code(error).code());
     if version < MESSAGE_SINCE {
         return described;
     }
-    let message = format!("Group {} not found.", group_id.as_str());
     described.with_error_message(Some(StrBytes::from_string(message)))
 }
 

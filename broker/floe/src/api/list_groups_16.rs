@@ -16,8 +16,6 @@ pub(super) const API: super::Api = api!(ListGroups, 0..=5, handle);
 const STATES_SINCE: i16 = 4;
 /// The first version that tells types.
 const TYPES_SINCE: i16 = 5;
-/// The type of every group, until there are others.
-const GROUP_TYPE: &str = "classic";
 
 async fn handle(
     broker: Arc<Broker>,
@@ -40,10 +38,10 @@ async fn handle(
             .with_group_id(GroupId(StrBytes::from_string(group.group_id)))
             .with_protocol_type(StrBytes::from_string(group.protocol_type));
         if context.version >= STATES_SINCE {
-            line.group_state = StrBytes::from_static_str(group.state.name());
+            line.group_state = StrBytes::from_static_str(group.state);
         }
         if context.version >= TYPES_SINCE {
-            line.group_type = StrBytes::from_static_str(GROUP_TYPE);
+            line.group_type = StrBytes::from_static_str(group.group_type);
         }
         line
     });

@@ -8,6 +8,8 @@ mod alter_partition_reassignments_45;
 mod answer;
 mod api_versions_18;
 mod config_resources;
+mod consumer_group_describe_69;
+mod consumer_group_heartbeat_68;
 mod create_acls_30;
 mod create_partitions_37;
 mod create_topics_19;
@@ -185,6 +187,8 @@ const TABLE: &[Api] = &[
     describe_producers_61::API,
     describe_transactions_65::API,
     list_transactions_66::API,
+    consumer_group_heartbeat_68::API,
+    consumer_group_describe_69::API,
     list_config_resources_74::API,
     describe_topic_partitions_75::API,
 ];

@@ -1,6 +1,7 @@
 //! OffsetCommit: v2-10.
 //!
-//! v2-4 a retention of their own; v6 leader epoch; v7 static members; v10 topic ids. What is wrong
+//! v2-4 a retention of their own; v6 leader epoch; v7 static members; v9 member epochs;
+//! v10 topic ids. What is wrong
 //! with a topic or partition fails it alone; all others are stored together, or none of them.
 
 use super::{Handled, RequestContext, api};
@@ -72,6 +73,7 @@ async fn handle(
         instance_id: request.group_instance_id.map(|id| id.to_string()),
         generation: request.generation_id_or_member_epoch,
         transactional: false,
+        partitions: commit.offsets.keys().map(|place| (place.topic.0, place.partition.0)).collect(),
     };
     let mut fates = commit.topics.iter().flat_map(|(_, fates)| fates);
     let concerns_group = fates.any(|fate| !matches!(fate, Fate::Unknown(_)));

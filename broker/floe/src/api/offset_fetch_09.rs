@@ -1,7 +1,8 @@
 //! OffsetFetch: v1-10.
 //!
 //! v2 all topics, error of the whole; v5 leader epoch; v7 require stable: a partition with an
-//! offset that waits for the end of a transaction has none; v8 several groups; v10 topic ids.
+//! offset that waits for the end of a transaction has none; v8 several groups; v9 members and their
+//! epochs, for groups of the newer protocol; v10 topic ids.
 //! Always answered from the metadata store, whatever the group's state: one that does not exist
 //! simply has no offsets.
 
@@ -33,6 +34,8 @@ pub(super) const API: super::Api = api!(OffsetFetch, 1..=10, handle);
 const ERROR_SINCE: i16 = 2;
 /// The first version with several groups.
 const GROUPS_SINCE: i16 = 8;
+/// The first version that names the member that asks.
+const MEMBER_SINCE: i16 = 9;
 /// The first version that names topics by id.
 const TOPIC_IDS_SINCE: i16 = 10;
 /// Clients look for the coordinator again and repeat the request.
@@ -119,6 +122,11 @@ async fn fetch(
     must_be_stable: bool,
 ) -> Result<Vec<Fetched>, ErrorCode> {
     check_group_id(&group.group_id).map_err(group_code)?;
+    if version >= MEMBER_SINCE && (group.member_id.is_some() || group.member_epoch >= 0) {
+        let member_id = group.member_id.as_ref().map(ToString::to_string);
+        let checked = broker.groups.check_fetch(&group.group_id, member_id, group.member_epoch);
+        checked.await.map_err(group_code)?;
+    }
     let read = async {
         // Before the offsets: an end in between makes an offset look unstable, never old.
         let unstable = match must_be_stable {

@@ -81,6 +81,7 @@ async fn commit(
         instance_id: request.group_instance_id.as_ref().map(ToString::to_string),
         generation: request.generation_id,
         transactional: true,
+        partitions: offsets.keys().map(|place| (place.topic.0, place.partition.0)).collect(),
     };
     let (id, group) = (&*request.transactional_id, &*request.group_id);
     let commit = (check, offsets.into_iter().collect());

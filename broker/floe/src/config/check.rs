@@ -113,6 +113,12 @@ fn check_limits(config: &Config) -> Result<()> {
              least 1, or -1 to keep everything",
         );
     }
+    if kafka.group_consumer_heartbeat_interval >= kafka.group_consumer_session_timeout {
+        return refuse(
+            "setting kafka.group.consumer.heartbeat.interval.ms is not less than \
+             kafka.group.consumer.session.timeout.ms: members would be removed between heartbeats",
+        );
+    }
     if kafka.message_max_bytes > kafka.socket_request_max_bytes {
         return refuse(
             "setting kafka.message.max.bytes is more than kafka.socket.request.max.bytes: no \

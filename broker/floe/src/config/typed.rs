@@ -2,6 +2,7 @@
 
 use super::check::check;
 use super::{Address, LogRetention, MetadataLocation, Resolved, Secret, StoreLocation, Value};
+use floe_coordinator::consumer::MigrationPolicy;
 use floe_env::{Error, Result};
 use floe_iceberg_bridge::{
     CatalogClient, CatalogConfig, MappingLimits, ReadKeys, RestConfig, TopicPatterns,
@@ -161,6 +162,16 @@ pub struct KafkaConfig {
     pub group_max_session_timeout: Duration,
     /// `log.retention.*`
     pub log_retention: LogRetention,
+    /// `group.consumer.session.timeout.ms`
+    pub group_consumer_session_timeout: Duration,
+    /// `group.consumer.heartbeat.interval.ms`
+    pub group_consumer_heartbeat_interval: Duration,
+    /// `group.consumer.assignment.interval.ms`
+    pub group_consumer_assignment_interval: Duration,
+    /// `group.consumer.max.size`, members
+    pub group_consumer_max_size: usize,
+    /// `group.consumer.migration.policy`
+    pub group_consumer_migration_policy: MigrationPolicy,
     /// `offsets.retention.minutes`
     pub offsets_retention: Duration,
     /// `producer.id.expiration.ms`
@@ -221,7 +232,7 @@ impl Config {
             metadata: reader.metadata()?,
             flush: reader.flush(),
             memory: reader.memory(),
-            kafka: reader.kafka(),
+            kafka: reader.kafka()?,
             iceberg: reader.iceberg()?,
             log_filter: reader.text("log.filter"),
         };
@@ -363,9 +374,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn kafka(&self) -> KafkaConfig {
+    fn kafka(&self) -> Result<KafkaConfig> {
+        let policy = self.text("kafka.group.consumer.migration.policy");
+        let migration_policy = MigrationPolicy::of(&policy).ok_or_else(|| {
+            Error::invalid(
+                "setting kafka.group.consumer.migration.policy: bidirectional, upgrade, downgrade \
+                 or disabled is wanted",
+            )
+        })?;
         let minutes: u64 = self.number("kafka.offsets.retention.minutes");
-        KafkaConfig {
+        Ok(KafkaConfig {
             node_id: self.number("kafka.node.id"),
             broker_rack: self.optional_text("kafka.broker.rack"),
             auto_create_topics: self.flag("kafka.auto.create.topics.enable"),
@@ -380,11 +398,19 @@ impl<'a> Reader<'a> {
             group_min_session_timeout: self.milliseconds("kafka.group.min.session.timeout.ms"),
             group_max_session_timeout: self.milliseconds("kafka.group.max.session.timeout.ms"),
             log_retention: self.log_retention(),
+            group_consumer_session_timeout: self
+                .milliseconds("kafka.group.consumer.session.timeout.ms"),
+            group_consumer_heartbeat_interval: self
+                .milliseconds("kafka.group.consumer.heartbeat.interval.ms"),
+            group_consumer_assignment_interval: self
+                .milliseconds("kafka.group.consumer.assignment.interval.ms"),
+            group_consumer_max_size: self.number("kafka.group.consumer.max.size"),
+            group_consumer_migration_policy: migration_policy,
             offsets_retention: Duration::from_secs(minutes * 60),
             producer_id_expiration: self.milliseconds("kafka.producer.id.expiration.ms"),
             transaction_max_timeout: self.milliseconds("kafka.transaction.max.timeout.ms"),
             transactional_id_expiration: self.milliseconds("kafka.transactional.id.expiration.ms"),
-        }
+        })
     }
 
     fn log_retention(&self) -> LogRetention {

@@ -2,9 +2,9 @@
 
 use super::expiry::ExpiryRules;
 use floe_coordinator::GroupError;
-use floe_coordinator::classic::{
-    CommitCheck, Event, GroupState, GroupView, Response, ResponseToken,
-};
+use floe_coordinator::classic::{CommitCheck, GroupView, ResponseToken};
+use floe_coordinator::consumer::ConsumerView;
+use floe_coordinator::group::{Event, Response};
 use floe_env::Result as FloeResult;
 use floe_metadata::groups::CommittedOffset;
 use floe_metadata::transactions::{KnownTransaction, TransactionRow};
@@ -42,10 +42,10 @@ pub(super) enum Command {
         /// Takes the answer.
         answer: oneshot::Sender<DeletedOffsets>,
     },
-    /// DescribeGroups; no view where there is no such group.
+    /// DescribeGroups, ConsumerGroupDescribe.
     Describe {
         /// Takes the answer.
-        answer: oneshot::Sender<Result<Option<GroupView>, GroupError>>,
+        answer: oneshot::Sender<Result<Described, GroupError>>,
     },
     /// The group's line in ListGroups.
     List {
@@ -69,6 +69,17 @@ pub(crate) struct TransactionCommit {
     pub(crate) known: KnownTransaction,
     /// With the group among those that take part.
     pub(crate) row: TransactionRow,
+}
+
+/// A group as it is described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Described {
+    /// There is no such group.
+    Missing,
+    /// One of the classic protocol.
+    Classic(GroupView),
+    /// One of the newer protocol.
+    Consumer(ConsumerView),
 }
 
 /// A result per topic in the order asked, or one error for all.
@@ -100,6 +111,8 @@ pub(crate) struct Summary {
     pub(crate) group_id: String,
     /// Empty for a group that no member ever joined.
     pub(crate) protocol_type: String,
-    /// Its state.
-    pub(crate) state: GroupState,
+    /// The name of its state.
+    pub(crate) state: &'static str,
+    /// The name of its type.
+    pub(crate) group_type: &'static str,
 }

@@ -3,7 +3,7 @@
 use super::command::{Command, ListFilter, Listed, Summary};
 use super::runner::{Known, Runner};
 use super::{GROUPS_PAGE, Groups};
-use floe_coordinator::classic::{Group, GroupRecord};
+use floe_coordinator::group::Group;
 use floe_env::{Error, Result};
 use futures::future::join_all;
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ impl Groups {
             let is_last = page.len() < GROUPS_PAGE;
             after = page.last().map(|(group, _)| group.clone());
             for (group_id, bytes) in page {
-                let record = GroupRecord::decode(&bytes).map_err(|error| {
+                let group = Group::decode(&bytes, &self.0.rules, self.now_ms());
+                let group = group.map_err(|error| {
                     Error::corrupt(format!("consumer group {group_id}")).with_source(error)
                 })?;
-                let group = Group::load(record, self.0.config.clone(), self.now_ms());
                 if let Some(summary) = summary(&group, &filter) {
                     groups.insert(group_id, summary);
                 }
@@ -67,8 +67,9 @@ impl Runner {
 /// The group's line, if the filter wants it.
 fn summary(group: &Group, filter: &ListFilter) -> Option<Summary> {
     group.is_listed(&filter.states, &filter.types).then(|| Summary {
-        group_id: group.record().group_id().to_owned(),
+        group_id: group.group_id().to_owned(),
         protocol_type: group.protocol_type().to_owned(),
-        state: group.state(),
+        state: group.state_name(),
+        group_type: group.type_name(),
     })
 }

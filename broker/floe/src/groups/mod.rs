@@ -21,16 +21,19 @@ mod runner;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use command::{ListFilter, TransactionCommit};
+pub(crate) use command::{Described, ListFilter, TransactionCommit};
 
 use crate::config::KafkaConfig;
+use crate::topics::Topics;
 use clock::GroupClock;
 use command::Command;
 use floe_coordinator::GroupError;
 use floe_coordinator::classic::{
-    CommitCheck, Event, GroupConfig, GroupView, HeartbeatRequest, JoinRefusal, JoinRequest, Joined,
-    LeaveRequest, LeaveResponse, Response, ResponseToken, SyncRequest, Synced,
+    self, CommitCheck, GroupConfig, HeartbeatRequest, JoinRefusal, JoinRequest, Joined,
+    LeaveRequest, LeaveResponse, ResponseToken, SyncRequest, Synced,
 };
+use floe_coordinator::consumer::{self, ConsumerConfig};
+use floe_coordinator::group::{Event, GroupRules, Response};
 use floe_env::{Env, ErrorKind, HashMap, Lane, Shutdown};
 use floe_metadata::MetadataStore;
 use floe_metadata::groups::CommittedOffset;
@@ -38,7 +41,7 @@ use kfs::TopicPartition;
 use parking_lot::Mutex;
 use runner::Runner;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -50,6 +53,9 @@ const GROUPS_PAGE: usize = 100;
 
 /// The longest group id, bytes of UTF-8: however much of it is escaped, its facts' keys fit.
 const GROUP_ID_BYTES_MAX: usize = 600;
+
+/// Topics that another broker changed are seen after so long at the latest, ms.
+const TOPICS_AGE_MAX_MS: i64 = 30_000;
 
 /// What clients hear whenever a group could not be read or written: all of them look for the
 /// coordinator again and repeat the request.
@@ -63,7 +69,10 @@ pub(crate) struct Groups(Arc<Shared>);
 struct Shared {
     env: Env,
     metadata: MetadataStore,
-    config: GroupConfig,
+    rules: GroupRules,
+    topics: Topics,
+    /// When the topics were last looked at for the groups' sake, ms.
+    topics_seen_ms: AtomicI64,
     clock: GroupClock,
     shutdown: Shutdown,
     next_token: AtomicU64,
@@ -77,14 +86,18 @@ impl Groups {
     pub(crate) fn new(
         env: Env,
         metadata: MetadataStore,
-        config: GroupConfig,
+        topics: Topics,
+        rules: GroupRules,
         shutdown: Shutdown,
     ) -> Self {
+        let clock = GroupClock::new(env.clone());
         Self(Arc::new(Shared {
-            clock: GroupClock::new(env.clone()),
+            topics_seen_ms: AtomicI64::new(clock.now_ms()),
+            clock,
             env,
             metadata,
-            config,
+            topics,
+            rules,
             shutdown,
             next_token: AtomicU64::new(0),
             runners: Mutex::default(),
@@ -104,10 +117,10 @@ impl Groups {
         request: JoinRequest,
     ) -> impl Future<Output = Result<Joined, JoinRefusal>> + Send + use<> {
         let member_id = request.member_id.clone();
-        let answer = self.apply(group, |token| Event::Join { token, request }).await;
+        let answer = self.apply(group, |token| classic::Event::Join { token, request }).await;
         async move {
             match answer.await {
-                Ok(Response::Join(answer)) => answer,
+                Ok(Response::Classic(classic::Response::Join(answer))) => answer,
                 _ => Err(JoinRefusal { error: UNAVAILABLE, member_id }),
             }
         }
@@ -119,10 +132,10 @@ impl Groups {
         group: &str,
         request: SyncRequest,
     ) -> impl Future<Output = Result<Synced, GroupError>> + Send + use<> {
-        let answer = self.apply(group, |token| Event::Sync { token, request }).await;
+        let answer = self.apply(group, |token| classic::Event::Sync { token, request }).await;
         async move {
             match answer.await {
-                Ok(Response::Sync(answer)) => answer,
+                Ok(Response::Classic(classic::Response::Sync(answer))) => answer,
                 _ => Err(UNAVAILABLE),
             }
         }
@@ -134,27 +147,57 @@ impl Groups {
         group: &str,
         request: HeartbeatRequest,
     ) -> Result<(), GroupError> {
-        let answer = self.apply(group, |token| Event::Heartbeat { token, request }).await;
+        let answer = self.apply(group, |token| classic::Event::Heartbeat { token, request }).await;
+        match answer.await {
+            Ok(Response::Classic(classic::Response::Heartbeat(answer))) => answer,
+            _ => Err(UNAVAILABLE),
+        }
+    }
+
+    /// ConsumerGroupHeartbeat.
+    pub(crate) async fn consumer_heartbeat(
+        &self,
+        group: &str,
+        request: consumer::HeartbeatRequest,
+    ) -> Result<consumer::Heartbeat, consumer::Refusal> {
+        let request = Box::new(request);
+        let answer = self.apply_any(group, |token| Event::Heartbeat { token, request }).await;
         match answer.await {
             Ok(Response::Heartbeat(answer)) => answer,
+            _ => Err(UNAVAILABLE.into()),
+        }
+    }
+
+    /// Whether a member may fetch offsets at its epoch.
+    ///
+    /// - `member_id`: `None` for an administrator.
+    pub(crate) async fn check_fetch(
+        &self,
+        group: &str,
+        member_id: Option<String>,
+        epoch: i32,
+    ) -> Result<(), GroupError> {
+        let event = |token| Event::CheckFetch { token, member_id, epoch };
+        match self.apply_any(group, event).await.await {
+            Ok(Response::Fetch(answer)) => answer,
             _ => Err(UNAVAILABLE),
         }
     }
 
     /// LeaveGroup.
     pub(crate) async fn leave(&self, group: &str, request: LeaveRequest) -> LeaveResponse {
-        let answer = self.apply(group, |token| Event::Leave { token, request }).await;
+        let answer = self.apply(group, |token| classic::Event::Leave { token, request }).await;
         match answer.await {
-            Ok(Response::Leave(answer)) => answer,
+            Ok(Response::Classic(classic::Response::Leave(answer))) => answer,
             _ => LeaveResponse { error: Some(UNAVAILABLE), members: Vec::new() },
         }
     }
 
     /// DeleteGroups, for one group: the group goes with its offsets.
     pub(crate) async fn delete(&self, group: &str) -> Result<(), GroupError> {
-        let answer = self.apply(group, |token| Event::Delete { token }).await;
+        let answer = self.apply(group, |token| classic::Event::Delete { token }).await;
         match answer.await {
-            Ok(Response::Delete(answer)) => answer,
+            Ok(Response::Classic(classic::Response::Delete(answer))) => answer,
             _ => Err(UNAVAILABLE),
         }
     }
@@ -197,13 +240,21 @@ impl Groups {
             .unwrap_or(Err(UNAVAILABLE))
     }
 
-    /// The group as DescribeGroups shows it; `None` if there is no such group.
-    pub(crate) async fn describe(&self, group: &str) -> Result<Option<GroupView>, GroupError> {
+    /// The group as it is described.
+    pub(crate) async fn describe(&self, group: &str) -> Result<Described, GroupError> {
         let described = self.ask(group, |answer| Command::Describe { answer }).await;
         described.unwrap_or(Err(UNAVAILABLE))
     }
 
     async fn apply(
+        &self,
+        group: &str,
+        event: impl FnOnce(ResponseToken) -> classic::Event,
+    ) -> oneshot::Receiver<Response> {
+        self.apply_any(group, |token| Event::Classic(event(token))).await
+    }
+
+    async fn apply_any(
         &self,
         group: &str,
         event: impl FnOnce(ResponseToken) -> Event,
@@ -253,17 +304,39 @@ impl Shared {
     fn new_token(&self) -> ResponseToken {
         ResponseToken(self.next_token.fetch_add(1, Ordering::Relaxed))
     }
+
+    /// Looks whether topics have changed, if nobody has for a while. A store that is away changes
+    /// nothing: groups go on with the topics that are known.
+    async fn look_at_topics(&self) {
+        let now_ms = self.clock.now_ms();
+        let seen_ms = self.topics_seen_ms.load(Ordering::Relaxed);
+        if now_ms.saturating_sub(seen_ms) < TOPICS_AGE_MAX_MS {
+            return;
+        }
+        self.topics_seen_ms.store(now_ms, Ordering::Relaxed);
+        if let Err(error) = self.topics.refresh().await {
+            tracing::warn!(%error, "topics could not be read again for consumer groups");
+        }
+    }
 }
 
 /// The limits of groups, as the broker is configured.
-pub(crate) fn group_config(kafka: &KafkaConfig) -> GroupConfig {
+pub(crate) fn group_rules(kafka: &KafkaConfig) -> GroupRules {
     let ms = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
-    GroupConfig {
+    let consumer = ConsumerConfig {
+        session_timeout_ms: ms(kafka.group_consumer_session_timeout),
+        heartbeat_interval_ms: ms(kafka.group_consumer_heartbeat_interval),
+        members_max: kafka.group_consumer_max_size,
+        assignment_interval_ms: ms(kafka.group_consumer_assignment_interval),
+        migration: kafka.group_consumer_migration_policy,
+    };
+    let classic = GroupConfig {
         session_timeout_ms_min: ms(kafka.group_min_session_timeout),
         session_timeout_ms_max: ms(kafka.group_max_session_timeout),
         initial_rebalance_delay_ms: ms(kafka.group_initial_rebalance_delay),
         ..GroupConfig::default()
-    }
+    };
+    GroupRules { classic, consumer }
 }
 
 /// Whether a group of this id, which may be empty, can be stored.

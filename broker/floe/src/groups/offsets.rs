@@ -7,7 +7,8 @@ use super::expiry::ExpiryRules;
 use super::runner::{Known, Runner};
 use super::{UNAVAILABLE, store_refusal};
 use floe_coordinator::GroupError;
-use floe_coordinator::classic::{CommitCheck, Event, Group, Response};
+use floe_coordinator::classic::{self, CommitCheck};
+use floe_coordinator::group::{Event, Response};
 use floe_coordinator::offsets::OffsetRules;
 use floe_env::{Error, ErrorKind, Result as FloeResult};
 use floe_metadata::facts::ChangeOutcome;
@@ -26,9 +27,10 @@ impl Runner {
         offsets: Vec<(TopicPartition, CommittedOffset)>,
         transaction: Option<Box<TransactionCommit>>,
     ) -> Result<(), GroupError> {
-        let checked = self.answered(|token| Event::CheckCommit { token, request: check }).await;
+        let event = |token| classic::Event::CheckCommit { token, request: check };
+        let checked = self.answered(|token| Event::Classic(event(token))).await;
         match checked {
-            Some(Response::Commit(checked)) => checked?,
+            Some(Response::Classic(classic::Response::Commit(checked))) => checked?,
             _ => return Err(UNAVAILABLE),
         }
         if offsets.is_empty() {
@@ -101,12 +103,7 @@ impl Runner {
         let now_ms = self.shared.clock.now_ms();
         let rules = match &self.known {
             Known::Group(group) => OffsetRules::of(group),
-            // Offsets without a group count like those of a consumer that assigns for itself.
-            Known::Nothing | Known::Missing => OffsetRules::of(&Group::new(
-                self.group_id.as_ref().to_owned(),
-                self.shared.config.clone(),
-                now_ms,
-            )),
+            Known::Nothing | Known::Missing => OffsetRules::of_missing(),
         };
         let pending = self.shared.metadata.pending_offsets(&self.group_id).await?;
         let pending: BTreeSet<TopicPartition> =
@@ -121,8 +118,9 @@ impl Runner {
             && self.stored.is_some()
             && matches!(&self.known, Known::Group(group) if group.is_empty());
         if is_over {
-            match self.answered(|token| Event::Delete { token }).await {
-                Some(Response::Delete(Ok(()))) => {
+            let delete = |token| Event::Classic(classic::Event::Delete { token });
+            match self.answered(delete).await {
+                Some(Response::Classic(classic::Response::Delete(Ok(())))) => {
                     tracing::info!(group = %self.group_id, "deleted: no members, no offsets");
                 }
                 _ => return Err(Error::retry("an empty group could not be deleted")),

@@ -5,14 +5,12 @@
 //! wait already are taken first, so that a slow store ends nobody's session whose heartbeat is in
 //! the queue.
 
-use super::command::Command;
+use super::command::{Command, Described};
 use super::{Shared, UNAVAILABLE, check_group_id, store_refusal};
 use bytes::Bytes;
 use floe_coordinator::GroupError;
-use floe_coordinator::classic::{
-    Effect, Event, Group, GroupRecord, GroupState, GroupView, JoinRefusal, LeaveResponse, Response,
-    ResponseToken, answer_for_missing_group,
-};
+use floe_coordinator::classic::{self, ResponseToken};
+use floe_coordinator::group::{Effect, Event, Group, Response, Surroundings, answer_for_missing};
 use floe_env::{Error, Result as FloeResult};
 use floe_metadata::facts::{ChangeOutcome, Check};
 use floe_metadata::groups::group_check;
@@ -113,7 +111,7 @@ impl Runner {
         }
         match &self.known {
             Known::Group(group) if group.next_deadline_ms().is_some() => {
-                self.apply(Event::Tick).await;
+                self.apply(Event::Classic(classic::Event::Tick)).await;
                 self.rest();
             }
             Known::Group(_) | Known::Missing => return self.retire(),
@@ -207,11 +205,10 @@ impl Runner {
         self.known = match &stored {
             None => Known::Missing,
             Some(bytes) => {
-                let record = GroupRecord::decode(bytes).map_err(|error| {
+                let now_ms = self.shared.clock.now_ms();
+                let group = Group::decode(bytes, &self.shared.rules, now_ms).map_err(|error| {
                     Error::corrupt("a consumer group's record").with_source(error)
                 })?;
-                let now_ms = self.shared.clock.now_ms();
-                let group = Group::load(record, self.shared.config.clone(), now_ms);
                 Known::Group(Box::new(group))
             }
         };
@@ -225,22 +222,31 @@ impl Runner {
         if let Err(error) = self.load().await {
             return self.refuse(&event, error);
         }
+        self.shared.look_at_topics().await;
+        let topics = self.shared.topics.directory();
+        let (rules, now_ms) = (&self.shared.rules, self.shared.clock.now_ms());
         if matches!(self.known, Known::Missing) {
-            let config = &self.shared.config;
-            if let Some((token, response)) =
-                answer_for_missing_group(&self.group_id, &event, config)
-            {
+            if let Some((token, response)) = answer_for_missing(&self.group_id, &event, rules) {
                 return self.respond(token, response);
             }
-            let group = Group::new(
-                self.group_id.as_ref().to_owned(),
-                config.clone(),
-                self.shared.clock.now_ms(),
-            );
+            let around = Surroundings { topics: &topics, rules, now_ms };
+            let group = Group::for_event(self.group_id.as_ref().to_owned(), &event, around);
             self.known = Known::Group(Box::new(group));
         }
-        let Known::Group(group) = &mut self.known else { return };
-        let effects = group.apply(event, self.shared.clock.now_ms());
+        let Known::Group(mut group) = std::mem::replace(&mut self.known, Known::Nothing) else {
+            return;
+        };
+        let (is_large, shared) = (group.is_large(), self.shared.clone());
+        let apply = move || {
+            let around = Surroundings { topics: &topics, rules: &shared.rules, now_ms };
+            let effects = group.apply(event, around);
+            (group, effects)
+        };
+        let (group, effects) = match is_large {
+            true => self.shared.env.blocking(apply).await,
+            false => apply(),
+        };
+        self.known = Known::Group(group);
         self.perform(effects).await;
         if matches!(&self.known, Known::Group(group) if group.is_unused()) {
             self.known = Known::Missing;
@@ -270,11 +276,11 @@ impl Runner {
         let Known::Group(group) = &self.known else { return Ok(()) };
         let metadata = &self.shared.metadata;
         let expected = self.stored.clone();
-        let is_dead = group.state() == GroupState::Dead;
+        let is_dead = group.is_dead();
         let changed = if is_dead {
             metadata.delete_group(&self.group_id, expected).await.map(|made| (made, None))
         } else {
-            let record = Bytes::from(group.record().encode());
+            let record = Bytes::from(group.encode());
             let changed = metadata.put_group(&self.group_id, expected, record.clone()).await;
             changed.map(|made| (made, Some(record)))
         };
@@ -330,22 +336,9 @@ impl Runner {
     }
 
     fn refuse(&mut self, event: &Event, error: GroupError) {
-        let (token, response) = match event {
-            Event::Join { token, request } => {
-                let member_id = request.member_id.clone();
-                (token, Response::Join(Err(JoinRefusal { error, member_id })))
-            }
-            Event::Sync { token, .. } => (token, Response::Sync(Err(error))),
-            Event::Heartbeat { token, .. } => (token, Response::Heartbeat(Err(error))),
-            Event::Leave { token, .. } => {
-                let refusal = LeaveResponse { error: Some(error), members: Vec::new() };
-                (token, Response::Leave(refusal))
-            }
-            Event::CheckCommit { token, .. } => (token, Response::Commit(Err(error))),
-            Event::Delete { token } => (token, Response::Delete(Err(error))),
-            Event::Tick => return,
-        };
-        self.respond(*token, response);
+        if let Some((token, response)) = event.refusal(error) {
+            self.respond(token, response);
+        }
     }
 
     /// Applies an event that is answered at once, and gives the answer.
@@ -360,11 +353,12 @@ impl Runner {
         receiver.try_recv().ok()
     }
 
-    async fn describe(&mut self) -> Result<Option<GroupView>, GroupError> {
+    async fn describe(&mut self) -> Result<Described, GroupError> {
         self.load().await?;
-        Ok(match &self.known {
-            Known::Group(group) => Some(group.describe()),
-            Known::Nothing | Known::Missing => None,
+        let Known::Group(group) = &self.known else { return Ok(Described::Missing) };
+        Ok(match group.as_ref() {
+            Group::Classic(group) => Described::Classic(group.describe()),
+            Group::Consumer(group) => Described::Consumer(group.describe()),
         })
     }
 }

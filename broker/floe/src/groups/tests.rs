@@ -13,6 +13,8 @@ use kfs::{BrokerId, PartitionIndex, TopicId};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
+mod consumer;
+
 const GROUP: &str = "readers";
 const SESSION_MS: i32 = 10_000;
 const HOUR: Duration = Duration::from_secs(3600);
@@ -45,7 +47,8 @@ impl World {
         let fence = self.register().await.fence;
         let (trigger, shutdown) = shutdown_signal();
         let (env, metadata) = (self.env.clone(), self.metadata.fenced_by(fence));
-        let groups = Groups::new(env, metadata, GroupConfig::default(), shutdown);
+        let topics = Topics::load(metadata.clone(), 1 << 20).await.unwrap();
+        let groups = Groups::new(env, metadata, topics, GroupRules::default(), shutdown);
         Running { groups, trigger }
     }
 
@@ -121,6 +124,7 @@ fn check(joined: Option<&Joined>) -> CommitCheck {
         instance_id: None,
         generation: joined.map_or(-1, |joined| joined.generation),
         transactional: false,
+        partitions: Vec::new(),
     }
 }
 
@@ -141,7 +145,11 @@ fn offset(
 }
 
 async fn state(groups: &Groups) -> Option<GroupState> {
-    groups.describe(GROUP).await.unwrap().map(|view| view.state)
+    match groups.describe(GROUP).await.unwrap() {
+        Described::Classic(view) => Some(view.state),
+        Described::Missing => None,
+        Described::Consumer(view) => panic!("not a classic group: {view:?}"),
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,7 +289,7 @@ async fn a_change_that_is_not_stored_is_refused_and_the_group_loaded_again() {
 async fn groups_in_memory_are_those_in_use() {
     let world = World::new();
     let Running { groups, trigger: _running } = world.start().await;
-    assert_eq!(groups.describe("nobody").await, Ok(None));
+    assert_eq!(groups.describe("nobody").await, Ok(Described::Missing));
     let topic = world.topic("t").await;
     let offsets = vec![offset(topic, 1, 5, groups.now_ms())];
     groups.commit("simple", check(None), offsets).await.unwrap();
@@ -293,12 +301,12 @@ async fn groups_in_memory_are_those_in_use() {
     let running: Vec<String> = groups.0.runners.lock().keys().map(ToString::to_string).collect();
     assert_eq!(running, [GROUP]);
 
-    let lines = |listed: Vec<command::Summary>| -> Vec<(String, String, GroupState)> {
+    let lines = |listed: Vec<command::Summary>| -> Vec<(String, String, &str)> {
         listed.into_iter().map(|line| (line.group_id, line.protocol_type, line.state)).collect()
     };
     let all = lines(groups.list(ListFilter::default()).await.unwrap());
-    let readers = (GROUP.to_owned(), "consumer".to_owned(), GroupState::Stable);
-    let simple = ("simple".to_owned(), String::new(), GroupState::Empty);
+    let readers = (GROUP.to_owned(), "consumer".to_owned(), "Stable");
+    let simple = ("simple".to_owned(), String::new(), "Empty");
     assert_eq!(all, [readers.clone(), simple]);
     let stable = ListFilter { states: vec!["stable".to_owned()], types: Vec::new() };
     assert_eq!(lines(groups.list(stable).await.unwrap()), [readers]);
@@ -328,7 +336,7 @@ async fn offsets_expire_and_groups_without_any_are_deleted() {
     assert_eq!(partitions().await, [0], "so is the one that brought its own time");
     world.env.sleep(HOUR).await;
     groups.expire_all(&rules).await.unwrap();
-    assert_eq!(groups.describe("simple").await, Ok(None));
+    assert_eq!(groups.describe("simple").await, Ok(Described::Missing));
     assert_eq!(world.metadata.groups().await.unwrap(), []);
 }
 

@@ -204,6 +204,17 @@ fn find_coordinator(version: i16) -> RequestKind {
     })
 }
 
+fn consumer_group_heartbeat(version: i16) -> RequestKind {
+    let name = StrBytes::from_string(format!("sample-consumers-{version}"));
+    let request = ConsumerGroupHeartbeatRequest::default()
+        .with_group_id(GroupId(name))
+        .with_member_id(text("sample-member"))
+        .with_rebalance_timeout_ms(60_000)
+        .with_subscribed_topic_names(Some(vec![TopicName(text("sample-topic"))]))
+        .with_topic_partitions(Some(Vec::new()));
+    RequestKind::ConsumerGroupHeartbeat(request)
+}
+
 /// A request of the API at a version, about a topic that has records.
 pub(crate) fn sample(api: ApiKey, version: i16, topic: &SampleTopic) -> RequestKind {
     match api {
@@ -231,6 +242,7 @@ pub(crate) fn sample(api: ApiKey, version: i16, topic: &SampleTopic) -> RequestK
         ApiKey::DescribeGroups => {
             RequestKind::DescribeGroups(DescribeGroupsRequest::default().with_groups(vec![group()]))
         }
+        ApiKey::ConsumerGroupHeartbeat => consumer_group_heartbeat(version),
         ApiKey::DeleteGroups => RequestKind::DeleteGroups(
             DeleteGroupsRequest::default().with_groups_names(vec![group()]),
         ),
@@ -262,6 +274,7 @@ fn default_of(api: ApiKey) -> RequestKind {
         TxnOffsetCommit => TxnOffsetCommitRequest,
         DescribeTransactions => DescribeTransactionsRequest,
         ListTransactions => ListTransactionsRequest,
+        ConsumerGroupDescribe => ConsumerGroupDescribeRequest,
         DescribeAcls => DescribeAclsRequest,
         CreateAcls => CreateAclsRequest,
         DeleteAcls => DeleteAclsRequest,

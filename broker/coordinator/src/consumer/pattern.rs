@@ -1,0 +1,142 @@
+//! Subscriptions by regular expression, in RE2 syntax, matched against whole topic names.
+//!
+//! Expressions are run by the `regex` crate, whose syntax is RE2's but for a few things that are
+//! rewritten here: `\Q...\E` quotes, and `[`, `&&`, `--` and `~~` within a class are plain
+//! characters in RE2. Its time is linear in the name's length, and its memory bounded.
+
+use super::TopicDirectory;
+use regex::{Regex, RegexBuilder};
+use regex_syntax::ast::ErrorKind;
+use uuid::Uuid;
+
+/// A compiled expression that needs more memory is refused, bytes.
+const COMPILED_BYTES_MAX: usize = 1 << 20;
+
+/// A regular expression for topic names.
+#[derive(Debug, Clone)]
+pub struct TopicPattern {
+    source: String,
+    regex: Regex,
+}
+
+impl PartialEq for TopicPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl Eq for TopicPattern {}
+
+impl TopicPattern {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// Why it is none, in RE2's words.
+    pub fn new(source: &str) -> Result<Self, &'static str> {
+        let plain = rewritten(source);
+        if let Err(error) = regex_syntax::ast::parse::Parser::new().parse(&plain) {
+            return Err(re2_words(error.kind()));
+        }
+        let whole = format!(r"\A(?:{plain})\z");
+        let regex = RegexBuilder::new(&whole).size_limit(COMPILED_BYTES_MAX).build();
+        let regex = regex.map_err(|error| match error {
+            regex::Error::CompiledTooBig(_) => "expression too large",
+            _ => "invalid character class range",
+        })?;
+        Ok(Self { source: source.to_owned(), regex })
+    }
+
+    /// Whether the whole name matches.
+    pub fn matches(&self, topic: &str) -> bool {
+        self.regex.is_match(topic)
+    }
+}
+
+/// What an expression matches in one directory.
+#[derive(Debug, Clone)]
+pub(super) struct Matches {
+    revision: u64,
+    topics: Vec<(Uuid, i32)>,
+}
+
+impl Matches {
+    /// An expression that does not compile matches nothing: it was checked when it came, maybe by
+    /// another version.
+    pub(super) fn find(source: &str, directory: &TopicDirectory) -> Self {
+        let pattern = TopicPattern::new(source).ok();
+        let matched = directory
+            .all()
+            .filter(|(name, ..)| pattern.as_ref().is_some_and(|pattern| pattern.matches(name)));
+        let topics = matched.map(|(_, id, partitions)| (id, partitions)).collect();
+        Self { revision: directory.revision(), topics }
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(super) fn topics(&self) -> impl Iterator<Item = (Uuid, i32)> + '_ {
+        self.topics.iter().copied()
+    }
+}
+
+/// The expression with the same meaning for the `regex` crate.
+fn rewritten(source: &str) -> String {
+    let mut plain = String::with_capacity(source.len());
+    let mut rest = source;
+    let mut is_in_class = false;
+    while let Some(character) = rest.chars().next() {
+        if let Some(quoted) = rest.strip_prefix(r"\Q").filter(|_| !is_in_class) {
+            let (literal, after) = quoted.split_once(r"\E").unwrap_or((quoted, ""));
+            plain.push_str(&regex_syntax::escape(literal));
+            rest = after;
+            continue;
+        }
+        let mut taken = character.len_utf8();
+        if character == '\\' {
+            taken += rest[taken..].chars().next().map_or(0, char::len_utf8);
+        } else if !is_in_class && character == '[' {
+            is_in_class = true;
+            // A bracket that closes at once is a character of the class.
+            let opening = ["[^]", "[]", "[^", "["].into_iter().find(|it| rest.starts_with(it));
+            taken = opening.map_or(taken, str::len);
+        } else if is_in_class && rest.starts_with("[:") && rest.contains(":]") {
+            taken = rest.find(":]").map_or(taken, |end| end + 2);
+        } else if is_in_class && character == ']' {
+            is_in_class = false;
+        } else if is_in_class && matches!(character, '[' | '&' | '~') {
+            plain.push('\\');
+        }
+        plain.push_str(&rest[..taken]);
+        rest = &rest[taken..];
+    }
+    plain
+}
+
+fn re2_words(kind: &ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::ClassUnclosed => "missing closing ]",
+        ErrorKind::ClassRangeInvalid | ErrorKind::ClassRangeLiteral => {
+            "invalid character class range"
+        }
+        ErrorKind::EscapeUnexpectedEof => "trailing backslash at end of expression",
+        ErrorKind::GroupUnclosed => "missing closing )",
+        ErrorKind::GroupUnopened => "unexpected )",
+        ErrorKind::GroupNameDuplicate { .. } => "duplicate capture group name",
+        ErrorKind::GroupNameEmpty
+        | ErrorKind::GroupNameInvalid
+        | ErrorKind::GroupNameUnexpectedEof => "invalid named capture",
+        ErrorKind::RepetitionMissing => "missing argument to repetition operator",
+        ErrorKind::RepetitionCountInvalid
+        | ErrorKind::RepetitionCountDecimalEmpty
+        | ErrorKind::RepetitionCountUnclosed => "invalid repeat count",
+        ErrorKind::UnsupportedLookAround
+        | ErrorKind::FlagDanglingNegation
+        | ErrorKind::FlagDuplicate { .. }
+        | ErrorKind::FlagRepeatedNegation { .. }
+        | ErrorKind::FlagUnexpectedEof
+        | ErrorKind::FlagUnrecognized => "invalid or unsupported Perl syntax",
+        ErrorKind::NestLimitExceeded(_) => "expression nests too deeply",
+        _ => "invalid escape sequence",
+    }
+}

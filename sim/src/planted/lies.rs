@@ -7,7 +7,7 @@ use crate::fault_metadata::{is_pointer, is_visible, key_of};
 use bytes::Bytes;
 use floe_env::{Env, Error, Lane, Result};
 use floe_metadata::facts::{Change, Fence, PartitionChange, Write};
-use floe_metadata::rows::{PartitionState, SegmentFacts};
+use floe_metadata::rows::{MarkerFacts, PartitionState, SegmentFacts};
 use floe_store::{ObjectStore, PutOutcome};
 use std::sync::Arc;
 
@@ -66,6 +66,19 @@ impl Plant {
             }
             _ => Some(change.clone()),
         }
+    }
+
+    /// An end of a transaction as it is made.
+    pub fn ended(self, change: &Change, markers: &[MarkerFacts]) -> (Change, Vec<MarkerFacts>) {
+        let (mut change, mut markers) = (change.clone(), markers.to_vec());
+        match self {
+            Self::TornEnd => markers.truncate(1),
+            Self::EndForgetsOffsets => {
+                change.writes.retain(|write| !key_of(write).starts_with(OFFSETS));
+            }
+            _ => {}
+        }
+        (change, markers)
     }
 
     /// The states of partitions as they are told.

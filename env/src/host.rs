@@ -77,7 +77,10 @@ impl Host for RealHost {
     }
 
     fn run_blocking(&self, job: BlockingJob) {
-        self.foreground.spawn_blocking(job);
+        // On threads of the runtime that asks: what a background job reads, checks and encodes must
+        // not take foreground threads, nor their priority.
+        let runtime = Handle::try_current().unwrap_or_else(|_| self.foreground.clone());
+        runtime.spawn_blocking(job);
     }
 
     fn thread(&self, name: &str, job: BlockingJob) -> Option<BlockingJob> {

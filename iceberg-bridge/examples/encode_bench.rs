@@ -55,11 +55,12 @@ fn flight(number: i64) -> String {
         if number % 41 == 0 { "null".to_owned() } else { (hour * 100 + minute).to_string() };
     format!(
         "{{\"year\":2013,\"month\":{month},\"day\":{day},\"dep_time\":{departed},\
-         \"sched_dep_time\":{hour}15,\"dep_delay\":{delay},\"arr_time\":{},\
+         \"sched_dep_time\":{},\"dep_delay\":{delay},\"arr_time\":{},\
          \"sched_arr_time\":{},\"arr_delay\":{},\"carrier\":\"{carrier}\",\"flight\":{},\
          \"tailnum\":\"N{}\",\"origin\":\"{origin}\",\"dest\":\"D{}\",\"air_time\":{},\
          \"distance\":{},\"hour\":{hour},\"minute\":{minute},\
          \"time_hour\":\"2013-{month:02}-{day:02}T{hour:02}:00:00Z\"}}",
+        hour * 100 + 15,
         hour * 100 + 230,
         hour * 100 + 219,
         delay + 11,

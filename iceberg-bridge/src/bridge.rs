@@ -4,6 +4,7 @@
 use crate::commit::{LoadedTable, ResumeFrom};
 use crate::config::BridgeConfig;
 use crate::convoy::{Convoys, Due};
+use crate::encode::DecodeCounts;
 use crate::external::TableName;
 use crate::fold::{FoldCounts, FoldState};
 use crate::log_reader::{LogReader, PartitionCut};
@@ -144,6 +145,11 @@ impl Bridge {
         let first = errors.next();
         errors.for_each(|error| tracing::warn!(%error, "a table's upkeep failed too"));
         first.map_or(Ok(()), Err)
+    }
+
+    /// What became of the values committed since the broker started, of all tables.
+    pub fn decode_counts(&self) -> DecodeCounts {
+        *self.inner.shared.decoded.lock()
     }
 
     /// What folds have done since the broker started.
@@ -315,13 +321,17 @@ impl Bridge {
         self.look_at(&worker).await
     }
 
-    /// Lets a stopped table go on. `None` if there is no such table.
+    /// Lets a stopped table go on, in the namespace of topics' tables or where an engine has moved
+    /// it. `None` if there is no such table.
     ///
     /// # Errors
     /// `Invalid` where it is not stopped, or cannot go on like this; `Fenced` where it is not ours;
     /// `Retry` where it has just changed; whatever the stores answer.
-    pub async fn resume(&self, name: &str, from: ResumeFrom) -> Result<Option<TableStatus>> {
-        let namespace = &self.config().namespace;
+    pub async fn resume(
+        &self,
+        (namespace, name): (&str, &str),
+        from: ResumeFrom,
+    ) -> Result<Option<TableStatus>> {
         let Some(pointer) = self.inner.shared.pointers.by_name(namespace, name).await? else {
             return Ok(None);
         };

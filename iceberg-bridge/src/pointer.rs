@@ -6,14 +6,16 @@
 //! which leaves `removed-tables/{topic id}/{table uuid}`: whose files are to go, and since when.
 //!
 //! A table that an engine has made belongs to no topic: its pointer is of version 2, which earlier
-//! releases refuse by name, and `external` stands where others have their topic.
+//! releases refuse by name, and `external` stands where others have their topic. Its uuid may be the
+//! engine's choice and names its folder, so `external-tables/{table uuid}` says that it is taken.
 
+use crate::table_settings::{ENABLE_CONFIG, TableSettings};
 use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::{Error, Result};
 use floe_metadata::MetadataStore;
 use floe_metadata::facts::{Change, ChangeOutcome, Check, Expect, FactKey, FactRange, Write};
-use floe_metadata::topics::topic_key;
+use floe_metadata::topics::{decode_topic, topic_key};
 use kfs::TopicId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -31,6 +33,7 @@ const POINTERS_PER_PAGE: usize = 1000;
 const TABLES: &str = "tables";
 const TABLE_OF_TOPIC: &str = "table-of-topic";
 const REMOVED_TABLES: &str = "removed-tables";
+const EXTERNAL_TABLES: &str = "external-tables";
 
 /// A table of the embedded catalog and its newest metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,15 +189,15 @@ pub trait TablePointers: Send + Sync + 'static {
 
     /// Makes a table, if neither its name nor its topic has one.
     ///
-    /// Errors: `Invalid` where the topic was deleted: a broker that wakes up late must not bring
-    /// its table back.
+    /// Errors: `Invalid` where the topic was deleted, or says by now that it has no table: a broker
+    /// that wakes up late must not bring one back that was dropped.
     async fn create(&self, pointer: &TablePointer) -> Result<ChangeOutcome>;
 
     /// Moves a pointer, if it still is `old`.
     async fn swap(&self, old: &TablePointer, new: &TablePointer) -> Result<ChangeOutcome>;
 
-    /// Moves several pointers, or none: where each still is what it was, each new name is free,
-    /// and what `also` asks for holds; then `also` is written too.
+    /// Moves several pointers, or none: where each still is what it was, each new name and uuid is
+    /// free, and what `also` asks for holds; then `also` is written too.
     async fn move_all(&self, moves: &[PointerMove], also: Change) -> Result<ChangeOutcome>;
 
     /// Takes a table out of the catalog, if its pointer still is `old`, and notes its files.
@@ -204,7 +207,10 @@ pub trait TablePointers: Send + Sync + 'static {
     async fn removed(&self, limit: usize) -> Result<Vec<RemovedTable>>;
 
     /// Whether a table was removed and its files have not been deleted.
-    async fn is_removed(&self, topic: TopicId, table: Uuid) -> Result<bool>;
+    async fn is_removed(&self, topic: Option<TopicId>, table: Uuid) -> Result<bool>;
+
+    /// Whether a table that belongs to no topic has this uuid, or had it and has left files.
+    async fn is_taken(&self, table: Uuid) -> Result<bool>;
 
     /// Forgets a removed table, whose files are gone.
     async fn forget(&self, table: &RemovedTable) -> Result<()>;
@@ -270,6 +276,10 @@ fn removed_key(topic: Option<TopicId>, table: Uuid) -> FactKey {
     FactKey::new(&[REMOVED_TABLES, &topic, &table.to_string()])
 }
 
+fn external_key(table: Uuid) -> FactKey {
+    FactKey::new(&[EXTERNAL_TABLES, &table.to_string()])
+}
+
 /// A removed table of its fact: the ids are in the key, the time is the value.
 fn removed_of(key: &FactKey, value: &Bytes) -> Result<RemovedTable> {
     let corrupt = || Error::corrupt(format!("fact {} is no removed table", key.as_str()));
@@ -310,7 +320,11 @@ fn name_of(pointer: &TablePointer) -> Bytes {
 fn add_move(change: &mut Change, PointerMove { old, new }: &PointerMove) {
     let key = new.key();
     match old {
-        None => change.checks.push(absent(&key)),
+        None => {
+            let (taken, removed) = (external_key(new.table_id), removed_key(None, new.table_id));
+            change.checks.extend([absent(&key), absent(&taken), absent(&removed)]);
+            change.writes.push(Write::Put(taken, Bytes::new()));
+        }
         Some(old) if old.key() == key => {
             change.checks.push(Check { key: key.clone(), expect: Expect::Value(old.encode()) });
         }
@@ -369,6 +383,10 @@ impl TablePointers for FactPointers {
             let known = self.get(key.clone()).await?;
             let known =
                 known.ok_or_else(|| Error::invalid(format!("topic {topic} was deleted")))?;
+            let settings = TableSettings::of(&decode_topic(topic, &known)?.configs, true);
+            if !settings.is_enabled {
+                return Err(Error::invalid(format!("topic {topic} has {ENABLE_CONFIG}=false")));
+            }
             let outcome = self.0.change(&creation(pointer, topic, known.clone())).await?;
             // A change of the topic between reading and checking it is no other table.
             if outcome == ChangeOutcome::Applied || self.get(key.clone()).await? == Some(known) {
@@ -399,7 +417,8 @@ impl TablePointers for FactPointers {
             writes: vec![Write::Delete(by_name), Write::Put(note, Bytes::from(now_ms.to_string()))],
             ..Change::default()
         };
-        change.writes.extend(old.topic().map(|topic| Write::Delete(table_of_key(topic))));
+        let other = old.topic().map_or_else(|| external_key(old.table_id), table_of_key);
+        change.writes.push(Write::Delete(other));
         self.0.change(&change).await
     }
 
@@ -408,8 +427,14 @@ impl TablePointers for FactPointers {
         facts.iter().map(|(key, value)| removed_of(key, value)).collect()
     }
 
-    async fn is_removed(&self, topic: TopicId, table: Uuid) -> Result<bool> {
-        Ok(self.get(removed_key(Some(topic), table)).await?.is_some())
+    async fn is_removed(&self, topic: Option<TopicId>, table: Uuid) -> Result<bool> {
+        Ok(self.get(removed_key(topic, table)).await?.is_some())
+    }
+
+    async fn is_taken(&self, table: Uuid) -> Result<bool> {
+        let keys = [external_key(table), removed_key(None, table)];
+        let found = self.0.backend().get(&keys).await?;
+        Ok(found.iter().any(Option::is_some))
     }
 
     async fn forget(&self, table: &RemovedTable) -> Result<()> {

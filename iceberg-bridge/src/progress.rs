@@ -56,11 +56,6 @@ impl Progress {
         self
     }
 
-    /// True if every offset below `ends` is in the table.
-    pub fn covers(&self, ends: &[i64]) -> bool {
-        ends.iter().enumerate().all(|(partition, end)| self.next_offset(partition) >= *end)
-    }
-
     /// How many offsets below `ends` are not in the table.
     pub fn behind(&self, ends: &[i64]) -> i64 {
         let missing = |(partition, end): (usize, &i64)| {

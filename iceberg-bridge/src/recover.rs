@@ -22,6 +22,7 @@ use floe_metadata::MetadataStore;
 use floe_metadata::facts::ChangeOutcome;
 use floe_metadata::topics::TopicCreation;
 use floe_store::ObjectStore;
+use floe_store::key::check_key;
 use kfs::{ClusterId, PartitionIndex, TopicId, TopicPartition};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -179,6 +180,10 @@ impl Recovering<'_> {
             let files = table.files_of(self.store, manifest).await?;
             for file in files.iter().filter(|file| file.snapshot_id == newest) {
                 let key = table.place.key_of(file.data_file.file_path())?;
+                // Only engines make such names, and they put a file before they commit it.
+                if check_key(&key).is_err() {
+                    continue;
+                }
                 let size = self.store.head(&key).await?.map(|object| object.size);
                 if size != Some(file.data_file.file_size_in_bytes()) {
                     return Ok(None);

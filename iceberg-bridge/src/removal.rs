@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 /// Tables that one look at the catalog brings.
 const TABLES_PER_PAGE: usize = 1000;
-/// Namespaces that are looked through.
-const NAMESPACES_MAX: usize = 1000;
+/// Namespaces that one call lists.
+const NAMESPACES_PER_PAGE: usize = 1000;
 /// Files that one call deletes.
 const FILES_PER_PAGE: usize = 1000;
 
@@ -53,10 +53,17 @@ impl Bridge {
         let known: BTreeMap<TopicId, &str> =
             topics.iter().map(|topic| (topic.id, topic.name.as_str())).collect();
         // Engines may have given a topic's table another namespace.
-        for namespace in self.namespaces(None, NAMESPACES_MAX).await? {
-            self.remove_tables_in(&namespace, &known).await?;
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.namespaces(after.as_deref(), NAMESPACES_PER_PAGE).await?;
+            for namespace in &page {
+                self.remove_tables_in(namespace, &known).await?;
+            }
+            match page.last() {
+                Some(last) if page.len() == NAMESPACES_PER_PAGE => after = Some(last.clone()),
+                _ => return Ok(()),
+            }
         }
-        Ok(())
     }
 
     async fn remove_tables_in(
@@ -107,14 +114,22 @@ impl Bridge {
             return Ok(());
         }
         let until_ms = self.metadata().backend().now_ms().await?.saturating_sub(retention_ms);
+        let mut first_error = None;
         for table in removed.iter().filter(|table| table.removed_ms <= until_ms) {
-            self.delete_files_of(table).await?;
-            if let Some(topic) = table.topic {
-                self.forget_marks(topic, table.table).await?;
+            if let Err(error) = self.delete_removed(table).await {
+                let error = error.context(&format!("delete the files of table {}", table.table));
+                first_error.get_or_insert(error);
             }
-            self.pointers().forget(table).await?;
         }
-        Ok(())
+        first_error.map_or(Ok(()), Err)
+    }
+
+    async fn delete_removed(&self, table: &RemovedTable) -> Result<()> {
+        self.delete_files_of(table).await?;
+        if let Some(topic) = table.topic {
+            self.forget_marks(topic, table.table).await?;
+        }
+        self.pointers().forget(table).await
     }
 
     async fn delete_files_of(&self, removed: &RemovedTable) -> Result<()> {

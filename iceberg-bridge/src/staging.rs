@@ -35,6 +35,10 @@ const COMMIT_BYTES_MAX: usize = 512 << 20;
 /// and a broker that is killed loses no more of its work.
 const STAGING_TIME: Duration = Duration::from_secs(2);
 
+/// Partitions that take their time to say that they cannot be read: after so many of them, the
+/// others wait for the next commit.
+const SLOW_ERRORS_MAX: usize = 4;
+
 /// The first gap of a table whose topic had lost records before the table was made.
 const WHY_BEFORE_TABLE: &str = "removed from the log before the table was made";
 /// Every other gap.
@@ -131,7 +135,8 @@ impl Stager {
         Ok(StagedRange { staged, reaches_cut, log_bytes, offsets, puts })
     }
 
-    /// False if the rest of the cut is for the next commit.
+    /// False if the rest of the cut is for the next commit. A partition that cannot be read keeps
+    /// no other waiting.
     async fn stage_cut(
         &self,
         start: &Start,
@@ -139,25 +144,36 @@ impl Stager {
         work: &mut Work,
     ) -> Result<bool> {
         let mut reaches_cut = true;
+        let mut unreadable: Vec<Error> = Vec::new();
         for (partition, ends) in cut.iter().enumerate() {
             work.skip_gap(start, partition, ends);
-            if !self.stage_partition(start, partition, ends, work).await? {
-                reaches_cut = false;
+            match self.stage_partition(start, partition, ends, work).await? {
+                Ended::AtCut => continue,
+                Ended::Full => {}
+                Ended::Unreadable(error) => unreadable.push(error),
+            }
+            reaches_cut = false;
+            let now = self.env.monotonic();
+            let is_down = now >= work.ends_at && unreadable.len() >= SLOW_ERRORS_MAX;
+            if work.is_enough(now) || is_down {
                 break;
             }
+        }
+        let first = unreadable.into_iter().next();
+        if let Some(error) = first.filter(|_| work.offsets == 0) {
+            return Err(error);
         }
         self.end_files(start, work, Encoder::finish_files).await?;
         Ok(reaches_cut)
     }
 
-    /// False if the commit is full before the partition's end, or the log cannot be read to there.
     async fn stage_partition(
         &self,
         start: &Start,
         partition: usize,
         ends: &PartitionCut,
         work: &mut Work,
-    ) -> Result<bool> {
+    ) -> Result<Ended> {
         let index = i32::try_from(partition)
             .map_err(|_| Error::bug(format!("partition {partition} of a topic")))?;
         let place = TopicPartition { topic: start.topic, partition: PartitionIndex(index) };
@@ -165,15 +181,15 @@ impl Stager {
         let mut from = work.to.next_offset(partition);
         while from < until {
             if work.is_enough(self.env.monotonic()) {
-                return Ok(false);
+                return Ok(Ended::Full);
             }
             let read = match self.log.read(place, from, until, READ_BYTES).await {
-                Err(error) if work.offsets > 0 => {
-                    // What was read is committed first; the next commit begins with this read.
+                Err(error) => {
+                    // What can be read is committed; the next commit tries this again.
                     tracing::warn!(%place, from, %error, "the log cannot be read further");
-                    return Ok(false);
+                    return Ok(Ended::Unreadable(error));
                 }
-                read => read?,
+                Ok(read) => read,
             };
             if read.next_offset <= from || read.next_offset > until {
                 let next = read.next_offset;
@@ -189,7 +205,7 @@ impl Stager {
                 self.put_files(work).await?;
             }
         }
-        Ok(true)
+        Ok(Ended::AtCut)
     }
 
     /// Decoding and encoding is CPU work, so it runs off the runtime's threads.
@@ -240,6 +256,16 @@ impl Stager {
         }
         Ok(())
     }
+}
+
+/// Where the staging of one partition has ended.
+enum Ended {
+    /// At its end.
+    AtCut,
+    /// Before, because one commit takes no more.
+    Full,
+    /// Before, because the log cannot be read to there.
+    Unreadable(Error),
 }
 
 /// Staging in the middle.

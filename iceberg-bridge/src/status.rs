@@ -39,6 +39,8 @@ pub struct TableStatus {
     pub topic_name: String,
     /// The table's name, once it is made.
     pub table: Option<String>,
+    /// The namespace that it is in, or will be.
+    pub namespace: String,
     /// How it is doing.
     pub state: TableState,
     /// Why it is not running, or that it is catching up.
@@ -83,9 +85,10 @@ pub struct TableStatus {
 
 impl TableStatus {
     /// The name under which it is shown: of a table that cannot be made, the one that it is to get.
-    /// `None` while there is nothing to tell.
+    /// `None` while there is nothing to tell, and of one that is not wanted any more.
     pub fn shown_name(&self) -> Option<String> {
-        let wanted = || self.last_error.is_some().then(|| plain_name(&self.topic_name));
+        let is_wanted = self.last_error.is_some() && self.state != TableState::Stopped;
+        let wanted = || is_wanted.then(|| plain_name(&self.topic_name));
         self.table.clone().or_else(wanted)
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     committer: Committer,
     stager: Stager,
     commits: CommitBudget,
+    /// What became of the values committed since the broker started, also to tables now gone.
+    pub(crate) decoded: Mutex<DecodeCounts>,
 }
 
 impl Shared {
@@ -63,7 +65,8 @@ impl Shared {
             Committer::new(env.clone(), store.clone(), pointers.clone(), config.cluster)
                 .with_rules(config.expiry);
         let stager = Stager::new(env.clone(), store.clone(), log.clone());
-        Self { env, config, store, pointers, log, committer, stager, commits: CommitBudget::new() }
+        let (commits, decoded) = (CommitBudget::new(), Mutex::default());
+        Self { env, config, store, pointers, log, committer, stager, commits, decoded }
     }
 }
 
@@ -170,14 +173,12 @@ impl Worker {
     /// True if every row below `ends` is in the newest known version.
     pub(crate) fn covers(&self, ends: &[i64]) -> bool {
         let mut state = self.state.lock();
-        let is_covered = state.scanned.covers(ends);
         let behind = state.scanned.behind(ends);
         state.status.note_lag(behind, self.shared.env.now_ms());
-        is_covered
+        behind == 0
     }
 
-    /// Offsets below `ends` that the newest known version does not have, and their bytes in the log
-    /// by estimate.
+    /// Offsets below `ends` that the table does not have, and their bytes in the log by estimate.
     pub(crate) fn behind(&self, ends: &[i64]) -> (i64, i64) {
         let state = self.state.lock();
         let offsets = state.scanned.behind(ends);
@@ -521,10 +522,10 @@ impl Worker {
     fn note_counts(&self, status: &mut WorkerStatus, counts: &DecodeCounts) {
         let before = status.decoded.limits.named();
         status.decoded.add(counts);
+        self.shared.decoded.lock().add(counts);
         for ((limit, was), (_, is)) in before.into_iter().zip(status.decoded.limits.named()) {
             if was == 0 && is > 0 {
-                let topic = &self.topic_name;
-                tracing::warn!(%topic, limit, "values have no column: the table's limit is met");
+                tracing::warn!(topic = %self.topic_name, limit, "values get no column: a limit is met");
             }
         }
     }
@@ -552,6 +553,7 @@ impl Worker {
         let state = self.state.lock();
         let (newest, status) = (state.newest.as_ref().map(Newest::head), &state.status);
         let counts = newest.map_or_else(TableCounts::default, |table| table.counts);
+        let (pointer, config) = (newest.map(|table| &table.pointer), &self.shared.config);
         let lag_ms = status.lag_ms(self.shared.env.now_ms());
         let signs = Signs {
             stopped: newest.and_then(|table| table.stopped.clone()),
@@ -561,13 +563,14 @@ impl Worker {
             is_backfilling: state.is_backfilling,
             lag_records: status.lag_records,
             lag: Duration::from_millis(lag_ms.unsigned_abs()),
-            lag_max: self.shared.config.lag_max,
+            lag_max: config.lag_max,
         };
         let (table_state, reason) = signs.judge();
         TableStatus {
             topic: self.topic,
             topic_name: self.topic_name.clone(),
-            table: newest.map(|table| table.pointer.name.clone()),
+            table: pointer.map(|pointer| pointer.name.clone()),
+            namespace: pointer.map_or(&config.namespace, |pointer| &pointer.namespace).clone(),
             state: table_state,
             reason,
             lag_records: status.lag_records,

@@ -91,6 +91,14 @@ fn encode(topic: &Topic) -> Bytes {
     })
 }
 
+/// The topic of its fact, for who makes a change on condition that the topic still is so.
+///
+/// # Errors
+/// `Corrupt` for what is no topic.
+pub fn decode_topic(id: TopicId, fact: &[u8]) -> Result<Topic> {
+    decode(&topic_key(id), fact)
+}
+
 fn decode(key: &FactKey, value: &[u8]) -> Result<Topic> {
     let record: TopicRecord = from_json(key, value)?;
     Ok(Topic {

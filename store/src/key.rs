@@ -36,6 +36,19 @@ pub fn check_key(key: &str) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a key that no listing of a folder can show. Others put objects beside ours, under names
+/// that ours never have, and what is listed can be deleted.
+///
+/// # Errors
+/// `Invalid`, with the reason.
+pub fn check_listed_key(key: &str) -> Result<()> {
+    let leaves = |segment: &str| matches!(segment, "" | "." | "..");
+    match key.split('/').any(leaves) || key.contains('\0') {
+        true => Err(Error::invalid(format!("object key {key:?} is in no folder"))),
+        false => Ok(()),
+    }
+}
+
 fn is_key_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'=' | b'-')
 }
@@ -90,6 +103,16 @@ mod tests {
         assert!(check_key(&deep).is_err());
         for key in ["a", "a/b", "...", "a/.b", "x=1/y_2/z-3.kfs", "wal/ab/1-2-3.kfs"] {
             check_key(key).expect(key);
+        }
+    }
+
+    #[test]
+    fn what_others_have_put_can_be_deleted() {
+        for key in ["a/city=New+York/1", "a/b%2Fc", "a b", "ä", "x\\y"] {
+            check_listed_key(key).expect(key);
+        }
+        for key in ["", "/a", "a/", "a//b", "..", "a/../b", "./a", "a\0"] {
+            assert!(check_listed_key(key).is_err(), "{key:?} must be refused");
         }
     }
 

@@ -1,6 +1,6 @@
 //! A store in memory, for tests and the simulation: gone with the process, and never fails.
 
-use crate::key::{check_folder, check_key, check_range, missing, outside};
+use crate::key::{check_folder, check_key, check_listed_key, check_range, missing, outside};
 use crate::object::{ObjectMeta, ObjectStore, PutOutcome};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -86,7 +86,7 @@ impl ObjectStore for MemoryStore {
 
     async fn delete(&self, keys: &[String]) -> Result<()> {
         for key in keys {
-            check_key(key)?;
+            check_listed_key(key)?;
         }
         let mut objects = self.objects.lock();
         for key in keys {

@@ -58,7 +58,8 @@ pub trait ObjectStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ObjectMeta>>;
 
-    /// Removes objects; those that are not there count as removed.
+    /// Removes objects, also those that others have put under keys which no put takes; those that
+    /// are not there count as removed.
     async fn delete(&self, keys: &[String]) -> Result<()>;
 
     /// The address under which engines outside Floe find a key, such as `s3://bucket/prefix/key` or

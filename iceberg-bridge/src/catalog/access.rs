@@ -6,13 +6,16 @@
 //! (`client_credentials`), or a token that is still good (`token-exchange`, by which Java renews).
 
 use super::answer::Refusal;
-use super::{base64, tokens};
+use super::tokens;
 use crate::bridge::Bridge;
 use axum::Json;
 use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use floe_store::Secret;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,6 +26,11 @@ pub const TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
 /// What a client that needs no token gets.
 const ANONYMOUS: &str = "anonymous";
 const CLIENT_CREDENTIALS: &str = "client_credentials";
+/// Clients pad, or do not.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
 /// The client that may ask.
@@ -113,7 +121,7 @@ fn refusal(error: &str, description: &str) -> Response {
 }
 
 fn is_client(client: &CatalogClient, headers: &HeaderMap, form: &TokenForm) -> bool {
-    let basic = credentials(headers, "Basic").and_then(base64::decode);
+    let basic = credentials(headers, "Basic").and_then(|text| BASE64.decode(text).ok());
     let basic = basic.and_then(|bytes| String::from_utf8(bytes).ok());
     let given = match (&basic, &form.client_id, &form.client_secret) {
         (Some(basic), _, _) => basic.split_once(':'),

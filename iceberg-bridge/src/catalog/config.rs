@@ -2,9 +2,10 @@
 
 use super::Warehouse;
 use super::answer::Refusal;
+use super::pages::Parameters;
 use crate::bridge::Bridge;
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ pub(super) struct ConfigQuery {
 
 pub(super) async fn config(
     State(bridge): State<Bridge>,
-    Query(query): Query<ConfigQuery>,
+    Parameters(query): Parameters<ConfigQuery>,
 ) -> Result<Json<Value>, Refusal> {
     let warehouse = match query.warehouse.as_deref() {
         None | Some("") => Warehouse::Fresh,

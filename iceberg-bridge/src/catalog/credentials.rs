@@ -37,16 +37,21 @@ pub(super) struct StorageCredential {
 impl ReadKeys {
     /// As engines take them.
     pub(super) fn config(&self) -> BTreeMap<String, String> {
-        let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let mut config = BTreeMap::from([
-            set("s3.access-key-id", self.access_key.expose()),
-            set("s3.secret-access-key", self.secret_key.expose()),
-            set("s3.path-style-access", if self.path_style { "true" } else { "false" }),
-        ]);
+        let mut config = self.public_config();
+        config.extend([set("s3.secret-access-key", self.secret_key.expose())]);
         // Trino fails without the key, even where the token is empty; Amazon refuses an empty one.
         let token = self.session_token.as_ref().map(Secret::expose);
         let token = token.or_else(|| self.endpoint.as_ref().map(|_| ""));
         config.extend(token.map(|token| set("s3.session-token", token)));
+        config
+    }
+
+    /// What is no secret of it.
+    pub(super) fn public_config(&self) -> BTreeMap<String, String> {
+        let mut config = BTreeMap::from([
+            set("s3.access-key-id", self.access_key.expose()),
+            set("s3.path-style-access", if self.path_style { "true" } else { "false" }),
+        ]);
         config.extend(self.endpoint.as_ref().map(|endpoint| set("s3.endpoint", endpoint)));
         if let Some(region) = &self.region {
             config.extend([set("s3.region", region), set("client.region", region)]);
@@ -58,6 +63,10 @@ impl ReadKeys {
     pub(super) fn for_location(&self, location: &str) -> StorageCredential {
         StorageCredential { prefix: location.to_owned(), config: self.config() }
     }
+}
+
+fn set(key: &str, value: &str) -> (String, String) {
+    (key.to_owned(), value.to_owned())
 }
 
 /// Whether a client asks for keys.

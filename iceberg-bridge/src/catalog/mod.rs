@@ -10,7 +10,6 @@
 
 mod access;
 mod answer;
-mod base64;
 mod config;
 mod credentials;
 mod namespaces;

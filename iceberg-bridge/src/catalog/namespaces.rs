@@ -1,13 +1,13 @@
 //! Namespaces, of one level: that of topics' tables, and those that engines have made.
 
 use super::answer::Refusal;
-use super::pages::{PageQuery, cut};
+use super::pages::{PageQuery, Parameters, cut};
 use super::writes::Body;
 use super::{Warehouse, check_writes};
 use crate::bridge::Bridge;
 use crate::external::PropertyChanges;
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ type NamespacePath = Path<(String, String)>;
 pub(super) async fn list(
     State(bridge): State<Bridge>,
     Path(prefix): Path<String>,
-    Query(query): Query<PageQuery>,
+    Parameters(query): Parameters<PageQuery>,
 ) -> Result<Json<Value>, Refusal> {
     Warehouse::named(&prefix)?;
     if let Some(parent) = query.parent.as_deref().filter(|parent| !parent.is_empty()) {

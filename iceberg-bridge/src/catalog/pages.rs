@@ -1,10 +1,26 @@
-//! Pages: the token of a page is the last name of the page before.
+//! Queries, of pages most of all: the token of a page is the last name of the page before.
 
 use super::answer::Refusal;
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// Names on one page at most.
 const PAGE_NAMES_MAX: usize = 1000;
+
+/// What stands behind the path. What makes no sense there is refused as everything is.
+pub(super) struct Parameters<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let query = Query::from_request_parts(parts, state).await;
+        let query = query.map_err(|refused| Refusal::bad_request(refused.body_text()))?;
+        Ok(Self(query.0))
+    }
+}
 
 /// What a client says of the page that it wants.
 #[derive(Debug, Deserialize)]

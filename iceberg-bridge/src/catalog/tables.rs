@@ -1,14 +1,14 @@
 //! Tables, as they are read: listed in pages, loaded with a look.
 
 use super::answer::Refusal;
-use super::credentials::{self, StorageCredential};
-use super::pages::{PageQuery, cut};
+use super::credentials::{self, ReadKeys, StorageCredential};
+use super::pages::{PageQuery, Parameters, cut};
 use super::{Warehouse, namespaces};
 use crate::bridge::Bridge;
 use crate::external::{TableName, Version};
 use crate::look::{Behind, LookAnswer};
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -24,7 +24,7 @@ type TablePath = Path<(String, String, String)>;
 pub(super) async fn list(
     State(bridge): State<Bridge>,
     Path((prefix, namespace)): Path<(String, String)>,
-    Query(query): Query<PageQuery>,
+    Parameters(query): Parameters<PageQuery>,
 ) -> Result<Json<Value>, Refusal> {
     let warehouse = Warehouse::named(&prefix)?;
     namespaces::check(&bridge, &namespace).await?;
@@ -50,7 +50,7 @@ pub(super) struct LoadQuery {
 pub(super) async fn load(
     State(bridge): State<Bridge>,
     Path((prefix, namespace, name)): TablePath,
-    Query(query): Query<LoadQuery>,
+    Parameters(query): Parameters<LoadQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let warehouse = Warehouse::named(&prefix)?;
@@ -119,7 +119,7 @@ struct LoadTableResult<'a> {
 impl LoadAnswer<'_> {
     /// 304 where the client has this very answer; a version that lacks records has no tag.
     pub(super) fn respond(&self, bridge: &Bridge, headers: &HeaderMap) -> EnvResult<Response> {
-        let tag = self.tag();
+        let tag = self.tag(bridge);
         if tag.as_ref().is_some_and(|tag| is_known(headers, tag)) {
             return Ok(
                 (StatusCode::NOT_MODIFIED, [(ETAG, tag.unwrap_or_default())]).into_response()
@@ -133,13 +133,25 @@ impl LoadAnswer<'_> {
         })
     }
 
-    /// A metadata file is never written twice, so its name tells one answer from all others.
-    fn tag(&self) -> Option<String> {
+    /// A metadata file is never written twice, so its name and that of the settings which come with
+    /// it tell one answer from all others.
+    fn tag(&self, bridge: &Bridge) -> Option<String> {
         let location = self.version.location.as_ref().filter(|_| self.behind.is_none())?;
         let (_, file) = location.rsplit_once('/')?;
         let snapshots = if self.has_refs_only { "refs" } else { "all" };
-        let keys = if self.has_keys { "keys" } else { "none" };
-        Some(format!("\"{file}-{snapshots}-{keys}\""))
+        // Other keys have another id; what is secret of them is not to be guessed from a tag.
+        let mut config = bridge.config().client_config.clone();
+        config.extend(self.keys(bridge).map(ReadKeys::public_config).into_iter().flatten());
+        let sum = config.iter().fold(0, |sum, (key, value)| {
+            let sum = crc32c::crc32c_append(sum, key.as_bytes());
+            crc32c::crc32c_append(sum, value.as_bytes())
+        });
+        Some(format!("\"{file}-{snapshots}-{sum:08x}\""))
+    }
+
+    /// The keys that the client gets.
+    fn keys<'b>(&self, bridge: &'b Bridge) -> Option<&'b ReadKeys> {
+        bridge.config().catalog.read_keys.as_ref().filter(|_| self.has_keys)
     }
 
     fn body(&self, bridge: &Bridge) -> EnvResult<Vec<u8>> {
@@ -148,8 +160,8 @@ impl LoadAnswer<'_> {
             config.insert("floe.behind-records".to_owned(), behind.records.to_string());
             config.insert("floe.behind-ms".to_owned(), behind.ms.to_string());
         }
-        let keys = bridge.config().catalog.read_keys.as_ref().filter(|_| self.has_keys);
-        config.extend(keys.map(|keys| keys.config()).into_iter().flatten());
+        let keys = self.keys(bridge);
+        config.extend(keys.map(ReadKeys::config).into_iter().flatten());
         let location = self.version.place.url();
         let result = LoadTableResult {
             metadata_location: self.version.location.as_deref(),

@@ -42,9 +42,20 @@ impl Served {
     }
 
     async fn start_with(change: impl FnOnce(&mut CatalogConfig)) -> Self {
-        let env = Env::current();
         let world = World::new();
         let topic = world.topic("Orders", 1).await;
+        let address = Self::serve(&world, change).await;
+        Self { address, world, topic }
+    }
+
+    /// Another broker, with other settings.
+    async fn beside(self, change: impl FnOnce(&mut CatalogConfig)) -> Self {
+        let address = Self::serve(&self.world, change).await;
+        Self { address, ..self }
+    }
+
+    async fn serve(world: &World, change: impl FnOnce(&mut CatalogConfig)) -> SocketAddr {
+        let env = Env::current();
         let bridge = world.bridge_with(env.clone(), |config| {
             config.client_config.insert("s3.region".to_owned(), "nowhere".to_owned());
             change(&mut config.catalog);
@@ -53,7 +64,7 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let serving = async move { axum::serve(listener, router(bridge)).await.unwrap() };
         drop(env.spawn("serve", floe_env::Lane::Foreground, serving));
-        Self { address, world, topic }
+        address
     }
 
     async fn ask(&self, method: &str, path: &str) -> Answer {
@@ -143,6 +154,7 @@ async fn what_is_missing_is_named() {
         ("GET", "floe/namespaces/nope", (404, "NoSuchNamespaceException")),
         ("GET", "floe/namespaces/kafka%1Fdeep", (404, "NoSuchNamespaceException")),
         ("GET", "floe/namespaces?pageSize=0", (400, "BadRequestException")),
+        ("GET", "floe/namespaces?pageSize=many", (400, "BadRequestException")),
         ("GET", "floe/namespaces?parent=nope", (404, "NoSuchNamespaceException")),
         ("GET", "floe/namespaces/nope/tables", (404, "NoSuchNamespaceException")),
         ("GET", "floe/namespaces/kafka/tables/nope", (404, "NoSuchTableException")),
@@ -298,7 +310,7 @@ async fn a_token_that_has_expired_is_refused_and_forgotten() {
 
 #[tokio::test]
 async fn what_a_client_has_is_not_sent_again() {
-    let served = Served::start().await;
+    let served = Served::start_with(|catalog| catalog.read_keys = Some(read_keys("reader"))).await;
     let path = "floe/namespaces/kafka/tables/orders";
     served.world.append(served.topic, 0, 0..3);
     let first = served.ask("GET", path).await;
@@ -330,19 +342,38 @@ async fn only_snapshots_that_are_named_come_if_asked_so() {
     assert_eq!(count(&served.ask("GET", &format!("{path}refs")).await), 1);
 }
 
+fn read_keys(access_key: &str) -> ReadKeys {
+    ReadKeys {
+        access_key: Secret::new(access_key),
+        secret_key: Secret::new("shown"),
+        session_token: None,
+        endpoint: Some("http://store:1".to_owned()),
+        region: Some("here".to_owned()),
+        path_style: true,
+    }
+}
+
+#[tokio::test]
+async fn who_has_old_keys_gets_the_new_ones() {
+    let with = |id: &'static str| {
+        move |catalog: &mut CatalogConfig| catalog.read_keys = Some(read_keys(id))
+    };
+    let served = Served::start_with(with("old")).await;
+    served.world.append(served.topic, 0, 0..3);
+    let path = "floe/namespaces/kafka/tables/orders";
+    let asking = "X-Iceberg-Access-Delegation: vended-credentials\r\n";
+    let first = served.ask_with("GET", path, asking, "{}").await;
+    let tag = first.header("etag").unwrap();
+    let known = format!("{asking}If-None-Match: {tag}\r\n");
+    assert_eq!(served.ask_with("GET", path, &known, "{}").await.status, 304);
+    let served = served.beside(with("new")).await;
+    let second = served.ask_with("GET", path, &known, "{}").await;
+    assert_eq!((second.status, &second.body["config"]["s3.access-key-id"]), (200, &"new".into()));
+}
+
 #[tokio::test]
 async fn keys_are_given_to_those_who_ask_and_never_others() {
-    let served = Served::start_with(|catalog| {
-        catalog.read_keys = Some(ReadKeys {
-            access_key: Secret::new("reader"),
-            secret_key: Secret::new("shown"),
-            session_token: None,
-            endpoint: Some("http://store:1".to_owned()),
-            region: Some("here".to_owned()),
-            path_style: true,
-        });
-    })
-    .await;
+    let served = Served::start_with(|catalog| catalog.read_keys = Some(read_keys("reader"))).await;
     served.world.append(served.topic, 0, 0..3);
     let path = "floe/namespaces/kafka/tables/orders";
     let plain = served.ask("GET", path).await;

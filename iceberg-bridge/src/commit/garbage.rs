@@ -6,7 +6,7 @@
 //! the line. Where that cannot be told, the orphan sweep decides by reading everything.
 
 use super::manifest::{parse_list, parse_manifest};
-use super::table::{LoadedTable, get};
+use super::table::{LoadedTable, get, main_line};
 use crate::pointer::TablePointers;
 use floe_env::{Env, Lane, Result};
 use floe_store::ObjectStore;
@@ -62,7 +62,7 @@ impl Garbage<'_> {
         if expired.is_empty() {
             return Ok(garbage);
         }
-        let line = main_line(&self.table.metadata);
+        let line: Vec<&SnapshotRef> = main_line(&self.table.metadata).collect();
         let mut reachable: Manifests = BTreeMap::new();
         for snapshot in roots(&self.table.metadata, &line) {
             reachable.extend(self.manifests(snapshot).await?);
@@ -104,18 +104,6 @@ impl Garbage<'_> {
         }
         Ok(files)
     }
-}
-
-/// Main's snapshots from the newest to the oldest that is there.
-fn main_line(metadata: &TableMetadata) -> Vec<&SnapshotRef> {
-    let mut line = Vec::new();
-    let mut next = metadata.current_snapshot();
-    // Each snapshot is visited once at most, even if parents form a ring.
-    while let Some(snapshot) = next.filter(|_| line.len() < metadata.snapshots().len()) {
-        line.push(snapshot);
-        next = snapshot.parent_snapshot_id().and_then(|parent| metadata.snapshot_by_id(parent));
-    }
-    line
 }
 
 /// Snapshots that together have every file that any snapshot has and an expired one may have: both

@@ -1,6 +1,7 @@
 //! What is kept of a table that is not in use: everything but its metadata, which is a thousand
 //! small pieces in memory, and stays as the bytes of its file.
 
+use super::merge::has_files;
 use super::refs::Refs;
 use super::table::{LoadedTable, json_of};
 use crate::mapping::Mapping;
@@ -9,7 +10,7 @@ use crate::pointer::TablePointer;
 use crate::progress::Progress;
 use bytes::Bytes;
 use floe_env::{Error, Result};
-use iceberg::spec::{ManifestFile, TableMetadata};
+use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata};
 use std::sync::Arc;
 
 /// One version of a table, without its metadata at hand.
@@ -53,6 +54,12 @@ pub struct TableCounts {
 }
 
 impl TableHead {
+    /// Whether others have written deletes that may apply to the files of the current snapshot.
+    pub(crate) fn has_deletes(&self) -> bool {
+        let is_deletes = |file: &&ManifestFile| file.content == ManifestContentType::Deletes;
+        self.manifests.iter().filter(is_deletes).any(has_files)
+    }
+
     /// The whole table. About 10 us of CPU a snapshot.
     ///
     /// # Errors

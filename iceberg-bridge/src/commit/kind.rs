@@ -100,7 +100,10 @@ impl Kind {
                     && base.progress == staged.from
                     && base.mapping == staged.from_mapping
             }
-            Self::Replace(_) | Self::Trim(_) => base.stopped.is_none(),
+            // Deletes that have come since belong to the files that would go: the rows that they
+            // take out would be back.
+            Self::Replace(_) => base.stopped.is_none() && !base.has_deletes(),
+            Self::Trim(_) => base.stopped.is_none(),
             Self::Resume(stop, _) => base.stopped.is_some() && KnownStop::of(base) == *stop,
         }
     }

@@ -385,7 +385,7 @@ impl Committer {
         let no_refs = Refs::new();
         let refs = base.map_or(&no_refs, |base| &base.refs);
         let next = next_version(
-            Version { metadata, refs, location },
+            Version { name: base.map(|base| base.pointer.name.as_str()), metadata, refs, location },
             snapshot,
             list_url.clone(),
             self.env.now_ms(),

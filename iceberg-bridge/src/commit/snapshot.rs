@@ -136,6 +136,8 @@ pub(super) struct NextVersion {
 
 /// A version, and what it was made of.
 pub(super) struct Version<'a> {
+    /// Its name in the catalog now, which others may have changed.
+    pub(super) name: Option<&'a str>,
     pub(super) metadata: TableMetadata,
     pub(super) refs: &'a Refs,
     /// Address of its file, if it has one.
@@ -153,7 +155,9 @@ pub(super) fn next_version(
     addition: &Addition<'_>,
 ) -> Result<NextVersion> {
     let failed = |error| iceberg_error("make a table's next version", error);
-    let Version { metadata, refs, location } = before;
+    let Version { name, metadata, refs, location } = before;
+    let known_name = metadata.properties().get(TABLE_NAME_PROPERTY).map(String::as_str);
+    let new_name = name.filter(|name| known_name != Some(*name));
     let summary = summary(&metadata, addition);
     let timestamp_ms = snapshot_date_ms(&metadata, now_ms);
     let mut refs = refs.clone();
@@ -176,6 +180,10 @@ pub(super) fn next_version(
         .with_summary(summary)
         .with_schema_id(schema_id)
         .build();
+    if let Some(name) = new_name {
+        let property = [(TABLE_NAME_PROPERTY.to_owned(), name.to_owned())];
+        builder = builder.set_properties(property.into_iter().collect()).map_err(failed)?;
+    }
     builder = builder.add_snapshot(added).map_err(failed)?;
     builder = builder.set_ref(MAIN_BRANCH, branch(snapshot.id)).map_err(failed)?;
     for (name, reference) in moved {
@@ -198,29 +206,15 @@ fn snapshot_date_ms(metadata: &TableMetadata, now_ms: i64) -> i64 {
 }
 
 fn summary(metadata: &TableMetadata, addition: &Addition<'_>) -> Summary {
-    let parent = metadata.current_snapshot();
-    let before = |key: &str| -> u64 {
-        let before = parent.and_then(|parent| summary_value(parent, key));
-        before.and_then(|text| text.parse().ok()).unwrap_or(0)
-    };
     let (added, removed) = (Totals::of(addition.files.iter().copied()), addition.removed);
-    let total = |key, added: u64, removed: u64| {
-        (key, before(key).saturating_add(added).saturating_sub(removed).to_string())
-    };
     let gap_offsets: i64 = addition.gaps.iter().map(|gap| gap.until - gap.from).sum();
     let mut values = BTreeMap::from([
         ("added-data-files", added.files.to_string()),
         ("added-records", added.records.to_string()),
         ("added-files-size", added.bytes.to_string()),
-        total("total-data-files", added.files, removed.files),
-        total("total-records", added.records, removed.records),
-        total("total-files-size", added.bytes, removed.bytes),
-        // We make no deletes, and those of others stay.
-        total("total-delete-files", 0, 0),
-        total("total-position-deletes", 0, 0),
-        total("total-equality-deletes", 0, 0),
         (PROGRESS_KEY, addition.progress.pack()),
     ]);
+    values.extend(totals(metadata.current_snapshot(), added, removed));
     if removed.files > 0 {
         values.insert("deleted-data-files", removed.files.to_string());
         values.insert("deleted-records", removed.records.to_string());
@@ -247,6 +241,31 @@ fn summary(metadata: &TableMetadata, addition: &Addition<'_>) -> Summary {
     let values = values.into_iter().map(|(key, value)| (key.to_owned(), value));
     let operation = addition.operation.clone();
     Summary { operation, additional_properties: values.collect() }
+}
+
+/// The totals behind `parent`. One that others have left out of theirs is not known any more, and
+/// is left out: engines take what is stated for true, deletes too.
+fn totals(
+    parent: Option<&SnapshotRef>,
+    added: Totals,
+    removed: Totals,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let totals = [
+        ("total-data-files", added.files, removed.files),
+        ("total-records", added.records, removed.records),
+        ("total-files-size", added.bytes, removed.bytes),
+        // We make no deletes, and those of others stay.
+        ("total-delete-files", 0, 0),
+        ("total-position-deletes", 0, 0),
+        ("total-equality-deletes", 0, 0),
+    ];
+    totals.into_iter().filter_map(move |(key, added, removed)| {
+        let before: u64 = match parent {
+            Some(parent) => summary_value(parent, key)?.parse().ok()?,
+            None => 0,
+        };
+        Some((key, before.saturating_add(added).saturating_sub(removed).to_string()))
+    })
 }
 
 /// The place of the snapshot behind `base`.

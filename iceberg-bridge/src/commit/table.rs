@@ -16,7 +16,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use floe_env::{Env, Error, Result};
 use floe_store::ObjectStore;
-use iceberg::spec::{ManifestFile, Snapshot, TableMetadata};
+use iceberg::spec::{ManifestFile, Snapshot, SnapshotRef, TableMetadata};
 use kfs::{ClusterId, TopicId};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
@@ -38,7 +38,7 @@ pub const CLUSTER_PROPERTY: &str = "floe.cluster-id";
 pub const TOPIC_PROPERTY: &str = "floe.topic-id";
 /// Table property: the topic's name.
 pub const TOPIC_NAME_PROPERTY: &str = "floe.topic-name";
-/// Table property: the name that the table was made with, without its namespace.
+/// Table property: the table's name, without its namespace, as of its newest commit.
 pub const TABLE_NAME_PROPERTY: &str = "floe.table-name";
 /// Summary key: offsets that no table can ever hold, over the table's whole life.
 pub const GAP_OFFSETS_KEY: &str = "floe.gap-offsets";
@@ -181,8 +181,11 @@ impl Decoded {
 
 /// What Floe's snapshots count: of the whole life, and of the current one.
 pub(super) fn counts_of(metadata: &TableMetadata) -> TableCounts {
-    let summary = |key| summary_value(metadata.current_snapshot()?, key);
-    let total = |key| summary(key).and_then(|count| count.parse().ok()).unwrap_or(0);
+    // Others may leave a total out of their snapshots; the last word on it is about right.
+    let total = |key| {
+        let stated = main_line(metadata).find_map(|snapshot| summary_value(snapshot, key));
+        stated.and_then(|count| count.parse().ok()).unwrap_or(0)
+    };
     let own = metadata.snapshot_for_ref(TAG);
     TableCounts {
         gap_offsets: life_count(metadata, GAP_OFFSETS_KEY),
@@ -192,6 +195,15 @@ pub(super) fn counts_of(metadata: &TableMetadata) -> TableCounts {
         bytes: total("total-files-size"),
         committed_ms: own.map(|own| own.timestamp_ms() + BACKDATED_MS),
     }
+}
+
+/// Main's snapshots from the newest to the oldest that is there.
+pub(super) fn main_line(metadata: &TableMetadata) -> impl Iterator<Item = &SnapshotRef> {
+    let parent = |snapshot: &&SnapshotRef| {
+        snapshot.parent_snapshot_id().and_then(|parent| metadata.snapshot_by_id(parent))
+    };
+    // Each snapshot is visited once at most, even if parents form a ring.
+    std::iter::successors(metadata.current_snapshot(), parent).take(metadata.snapshots().len())
 }
 
 pub(super) fn summary_value<'a>(snapshot: &'a Snapshot, key: &str) -> Option<&'a str> {

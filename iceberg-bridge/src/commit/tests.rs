@@ -377,7 +377,8 @@ impl History {
         let location = Some(format!("{url}/metadata/{at:05}.gz.metadata.json"));
         let list =
             format!("{url}/metadata/snap-{at}-{}.avro", Uuid::from_u128(at.unsigned_abs().into()));
-        let version = Version { metadata: self.metadata.clone(), refs: &self.refs, location };
+        let (metadata, refs) = (self.metadata.clone(), &self.refs);
+        let version = Version { name: None, metadata, refs, location };
         let next = next_version(version, place, list, now_ms, &self.rules, &addition).unwrap();
         (self.metadata, self.refs) = (next.built.metadata, next.refs);
     }

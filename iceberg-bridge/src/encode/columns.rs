@@ -2,6 +2,7 @@
 //! mention costs nothing then; it is filled with nulls when the next value comes, or at the end, so
 //! a column that is new has its nulls for the rows before.
 
+use super::straight::{Cell, Straight, Value};
 use crate::json::{DROPPED, Token, Tokens};
 use crate::mapping::{Kind, Mapping, NodeIndex, ROOT};
 use arrow_array::builder::{
@@ -92,6 +93,26 @@ impl JsonColumns {
     pub(super) fn push(&mut self, record: SettledRecord<'_>, row: usize) {
         self.make_missing(record.mapping);
         self.members(record, ROOT, row, 0);
+    }
+
+    /// Adds a record that goes the short way as the row at `row`.
+    pub(super) fn push_straight(&mut self, mapping: &Mapping, record: &Straight, row: usize) {
+        self.make_missing(mapping);
+        for Cell { column, value } in &record.cells {
+            let builder = &mut self.builders[column - 1];
+            builder.pad(row);
+            match (builder, value) {
+                (Builder::Long(values), Value::Long(number)) => values.append_value(*number),
+                (Builder::Double(values), Value::Double(number)) => values.append_value(*number),
+                (Builder::Bool(values), Value::Bool(flag)) => values.append_value(*flag),
+                (Builder::Text(values), Value::Text(range)) => {
+                    values.append_value(&record.texts[range.clone()]);
+                }
+                (Builder::Struct(valid), Value::Struct) => valid.append_non_null(),
+                // The cell's column was chosen by its kind.
+                _ => unreachable!("a value has a column of its kind"),
+            }
+        }
     }
 
     fn make_missing(&mut self, mapping: &Mapping) {

@@ -2,6 +2,7 @@
 //! grows here, record by record.
 
 use super::columns::SettledRecord;
+use super::straight::Straight;
 use crate::json::{Tokens, Unreadable, looks_like_object};
 use crate::mapping::{LimitsReached, Mapping, MappingLimits, Rescued, Settled, settle};
 
@@ -41,6 +42,8 @@ pub(super) enum Decoded<'a> {
     Raw(Option<&'a [u8]>),
     /// It stays in `_kafka_value`, and this is why.
     Undecodable { value: &'a [u8], class: &'static str, message: String },
+    /// It goes the short way into columns.
+    Straight { mapping: &'a Mapping, record: &'a Straight },
     /// It is in columns, and members of `_kafka_rescued`.
     Columns { record: SettledRecord<'a>, rescued: Option<String> },
 }
@@ -51,19 +54,27 @@ pub(super) struct Decoder {
     limits: MappingLimits,
     pub(super) mapping: Mapping,
     pub(super) limits_reached: LimitsReached,
+    pub(super) straight: Straight,
     tokens: Tokens,
 }
 
 impl Decoder {
     pub(super) fn new(format: ValueFormat, limits: MappingLimits, mapping: Mapping) -> Self {
         let (limits_reached, tokens) = (LimitsReached::default(), Tokens::default());
-        Self { format, limits, mapping, limits_reached, tokens }
+        Self { format, limits, mapping, limits_reached, straight: Straight::default(), tokens }
     }
 
     pub(super) fn decode<'a>(&'a mut self, value: Option<&'a [u8]>) -> Decoded<'a> {
         let Some(bytes) = value else { return Decoded::Raw(None) };
         if self.format == ValueFormat::Raw || !looks_like_object(bytes) {
             return Decoded::Raw(value);
+        }
+        match self.straight.read(&self.mapping, bytes) {
+            Some(true) => {
+                return Decoded::Straight { mapping: &self.mapping, record: &self.straight };
+            }
+            Some(false) => return Decoded::Raw(value),
+            None => {}
         }
         match self.tokens.read(bytes) {
             Ok(()) => {}

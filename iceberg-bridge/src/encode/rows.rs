@@ -96,6 +96,9 @@ impl RowColumns {
                 self.push_value(value);
                 failure = Some((class, message));
             }
+            Decoded::Straight { mapping, record } => {
+                self.json.push_straight(mapping, record, self.rows);
+            }
             Decoded::Columns { record, rescued: of_value } => {
                 self.json.push(record, self.rows);
                 rescued.extend(of_value);

@@ -7,8 +7,9 @@
 //!
 //! An engine's table lies in a folder that Floe names, `external-{table uuid}`, and belongs to no
 //! topic: nothing but these changes ever touches it. A topic's table keeps what its topic needs:
-//! its location, uuid, format version, the properties `floe.*` and the tag `floe`. Columns are the
-//! engines' to change; what becomes of them stands in [`crate::commit`].
+//! its location, uuid, format version, partition specs, the properties `floe.*` and the tag `floe`;
+//! and its snapshots carry the map of what it holds of its topic. Columns are the engines' to
+//! change; what becomes of them stands in [`crate::commit`].
 
 mod namespaces;
 mod rules;
@@ -26,6 +27,7 @@ use crate::commit::{
 };
 use crate::place::TablePlace;
 use crate::pointer::{PointerMove, TablePointer};
+use crate::progress::Progress;
 use crate::table_settings::ENABLE_CONFIG;
 use bytes::Bytes;
 use floe_env::{Error, ErrorKind};
@@ -107,6 +109,8 @@ struct Current {
     pointer: TablePointer,
     place: TablePlace,
     metadata: TableMetadata,
+    /// What main holds of the table's topic; `None` where it shows none, or is stopped.
+    progress: Option<Progress>,
 }
 
 /// A change of one table, ready to be put.
@@ -139,7 +143,7 @@ impl Bridge {
             let place = self.place_of(&pointer);
             let key = place.key_of(&pointer.metadata_location)?;
             let (_, metadata) = read_metadata(self.env(), self.store(), &key).await?;
-            return Ok(Some(Current { pointer, place, metadata }));
+            return Ok(Some(Current { pointer, place, metadata, progress: None }));
         };
         let table: Option<Arc<LoadedTable>> =
             self.worker_of(topic, &pointer).await?.refresh().await?;
@@ -147,6 +151,7 @@ impl Bridge {
             pointer: table.pointer.clone(),
             place: table.place.clone(),
             metadata: table.metadata.clone(),
+            progress: table.stopped.is_none().then(|| table.progress.clone()),
         }))
     }
 
@@ -164,6 +169,7 @@ impl Bridge {
         }
         let id = self.env().uuid();
         let place = TablePlace::external(self.store(), self.config().cluster, id);
+        rules::check_paths(|key| table.properties.get(key), &place)?;
         let metadata = updates::new_table(table, id, place.url())?;
         if is_staged {
             let (metadata_json, _) = metadata_file(&metadata)?;
@@ -208,18 +214,27 @@ impl Bridge {
             check_name(&name.name)?;
             let cluster = self.config().cluster;
             let id = updates::created_id(commit)?;
+            if self.pointers().is_taken(id).await? {
+                let why = format!("{id} is, or was, another table's uuid: make the table anew");
+                return Err(Rejection::Invalid(why));
+            }
             let place = TablePlace::external(self.store(), cluster, id);
             let metadata = updates::created(commit, &place)?;
             return self.prepared_creation(name, &place, metadata);
         };
-        let Current { pointer, place, metadata } = current;
+        let Current { pointer, place, metadata, progress } = current;
         updates::check_requirements(commit, Some(&metadata), name)?;
         rules::check(commit, &metadata, &place, pointer.topic().is_some())?;
         let location = Some(pointer.metadata_location.clone());
-        let (metadata, outdated) = updates::next(commit, metadata, location)?;
-        let (metadata_json, file) = metadata_file(&metadata)?;
+        let carried = progress
+            .map(|progress| updates::with_progress(&commit.updates, &metadata, &progress))
+            .transpose()?;
+        let updates = carried.as_deref().unwrap_or(&commit.updates);
+        let (metadata, outdated) = updates::next(updates, metadata, location)?;
         let version = pointer.metadata_version + 1;
         let key = place.metadata_key(self.env(), version, is_compressed(&metadata));
+        // Of a thousand snapshots it takes milliseconds, and engines' connections wait.
+        let (metadata_json, file) = self.env().blocking(move || metadata_file(&metadata)).await?;
         let new = pointer.moved(place.url_of(&key)?);
         let location = Some(new.metadata_location.clone());
         let outdated = outdated.iter().filter_map(|url| place.key_of(url).ok()).collect();
@@ -266,7 +281,8 @@ impl Bridge {
             if let Err(error) = put(self.shared_store(), each.key.clone(), each.file.clone()).await
             {
                 delete_unnamed(self.store(), &keys).await;
-                return Err(error.into());
+                // Whatever is on the store: no pointer was moved.
+                return Err(not_moved(error).into());
             }
         }
         let moved = self.move_until_known(&moves, &also).await;
@@ -378,6 +394,16 @@ impl Bridge {
             }
         }
         Err(Rejection::Conflict("others kept changing the topic".to_owned()))
+    }
+}
+
+/// An error before any pointer was moved: its outcome is known.
+fn not_moved(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::UnknownOutcome => {
+            Error::retry("a table's file may be missing").with_source(error)
+        }
+        _ => error,
     }
 }
 

@@ -2,17 +2,27 @@
 
 use super::*;
 use crate::commit::tests_support::table_files;
+use crate::commit::{SnapshotPlace, encode_list};
+use crate::log_reader::LogReader;
 use crate::look::LookAnswer;
+use crate::pointer::TablePointers;
 use crate::tests::json_rows::json_rows_by_id;
 use crate::tests::support::{Fault, World};
+use crate::{ResumeFrom, TableStatus};
 use floe_env::Env;
 use floe_env::simulated::Node;
 use floe_store::ObjectStore;
-use iceberg::spec::{NestedField, PrimitiveType, Schema, StructType, Type};
+use iceberg::spec::PrimitiveType::Long;
+use iceberg::spec::{
+    NestedField, Operation, PrimitiveType, Schema, Snapshot, StatisticsFile, StructType, Summary,
+    Type,
+};
 use iceberg::{TableRequirement, TableUpdate};
 use kfs::{BatchBuilder, NewRecord, PartitionIndex, TopicPartition};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+
+mod made;
 
 struct Rig {
     world: World,
@@ -290,6 +300,9 @@ async fn what_is_floes_is_refused() {
         TableUpdate::SetLocation { location: "s3://elsewhere/t".to_owned() },
         TableUpdate::AssignUuid { uuid: uuid::Uuid::from_u128(1) },
         TableUpdate::UpgradeFormatVersion { format_version: iceberg::spec::FormatVersion::V3 },
+        TableUpdate::RemovePartitionSpecs { spec_ids: vec![0] },
+        TableUpdate::AddSchema { schema: schema_of(optional(i32::MAX - 300, "far", Long)) },
+        TableUpdate::SetStatistics { statistics: statistics_at("memory:///elsewhere/1.puffin") },
     ];
     for update in refused {
         let text = format!("{update:?}");
@@ -318,96 +331,106 @@ async fn a_requirement_that_does_not_hold_is_a_conflict() {
     assert!(matches!(rejected.unwrap_err(), Rejection::AlreadyExists(_)));
 }
 
-fn new_table() -> NewTable {
-    let fields = vec![Arc::new(optional(1, "id", PrimitiveType::Long))];
-    let schema = Schema::builder().with_fields(fields).build().unwrap();
-    NewTable { schema, spec: None, order: None, properties: BTreeMap::new() }
+fn schema_of(field: NestedField) -> Schema {
+    Schema::builder().with_fields(vec![Arc::new(field)]).build().unwrap()
 }
 
-async fn made(rig: &Rig, name: &str) -> Version {
-    rig.bridge.create_external(TableName::new("lake", name), new_table(), false).await.unwrap()
+/// Somebody goes on from main with a snapshot that says that it has other rows.
+async fn overwrite(rig: &Rig, id: i64) {
+    let table = rig.look().await.table;
+    let (metadata, place) = (&table.metadata, &table.place);
+    let (parent, sequence_number) =
+        (metadata.current_snapshot_id(), metadata.next_sequence_number());
+    let key = place.manifest_list_key(rig.bridge.env(), id);
+    let url = place.url_of(&key).unwrap();
+    let snapshot_place = SnapshotPlace { id, parent, sequence_number };
+    let list = encode_list(&url, snapshot_place, &table.manifests).await.unwrap();
+    rig.world.store.put(&key, vec![list]).await.unwrap();
+    let counted = [("total-records".to_owned(), id.to_string())];
+    let summary = Summary {
+        operation: Operation::Overwrite,
+        additional_properties: counted.into_iter().collect(),
+    };
+    let snapshot = Snapshot::builder()
+        .with_snapshot_id(id)
+        .with_parent_snapshot_id(parent)
+        .with_sequence_number(sequence_number)
+        .with_timestamp_ms(metadata.last_updated_ms() + 1)
+        .with_manifest_list(url)
+        .with_summary(summary)
+        .build();
+    let main = json!({"action": "set-snapshot-ref", "ref-name": "main", "type": "branch",
+        "snapshot-id": id});
+    let main: TableUpdate = serde_json::from_value(main).unwrap();
+    rig.change(vec![TableUpdate::AddSnapshot { snapshot }, main]).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn engines_make_rename_and_drop_tables_of_their_own() {
+async fn what_others_change_and_let_expire_stops_nothing() {
     let rig = Rig::new().await;
-    let (one, two) = (TableName::new("lake", "one"), TableName::new("lake", "two"));
-    let early = rig.bridge.create_external(one.clone(), new_table(), false).await.unwrap_err();
-    assert!(matches!(early, Rejection::NoSuchNamespace(_)));
-    rig.bridge.create_namespace("lake", BTreeMap::new()).await.unwrap();
-    let version = made(&rig, "one").await;
-    assert!(version.place.key().contains("/tables/external-"));
-    let again = rig.bridge.create_external(one.clone(), new_table(), false).await.unwrap_err();
-    assert!(matches!(again, Rejection::AlreadyExists(_)));
-    let pointer = rig.bridge.pointer_of(&one).await.unwrap().unwrap();
-    let read = rig.bridge.external_version(&pointer).await.unwrap();
-    assert_eq!(read.metadata_json, version.metadata_json);
-    rig.bridge.rename_external(&one, &two).await.unwrap();
-    assert!(rig.bridge.pointer_of(&one).await.unwrap().is_none());
-    let full = rig.bridge.drop_namespace("lake").await.unwrap_err();
-    assert!(matches!(full, Rejection::NamespaceNotEmpty(_)));
-    // Neither rounds nor sweeps take it for anything of theirs.
-    rig.bridge.round().await.unwrap();
-    rig.bridge.keep_up().await.unwrap();
-    assert!(rig.bridge.pointer_of(&two).await.unwrap().is_some());
-    rig.bridge.drop_external(&two).await.unwrap();
-    assert!(rig.world.store.keys().await.iter().any(|key| key.contains("external-")));
-    let removed = rig.bridge.pointers().removed(10).await.unwrap();
-    assert_eq!((removed.len(), removed[0].topic), (1, None));
-    rig.bridge.drop_namespace("lake").await.unwrap();
-    assert_eq!(rig.bridge.namespaces(None, 10).await.unwrap(), ["kafka"]);
+    rig.append(r#"{"a":1}"#);
+    rig.table().await;
+    // Rows are deleted, files are compacted, and what was between expires.
+    overwrite(&rig, 70).await;
+    assert!(rig.table().await.counts.bytes > 0, "the last word on it is ours");
+    overwrite(&rig, 71).await;
+    rig.change(vec![TableUpdate::RemoveSnapshots { snapshot_ids: vec![70] }]).await.unwrap();
+    rig.append(r#"{"a":2}"#);
+    assert_eq!(rig.rows().await, [json!({"a": 1}), json!({"a": 2})]);
+    // What they have not said is not known, deletes least of all.
+    let table = rig.table().await;
+    assert_eq!(table.summary("total-records"), Some("72"));
+    assert_eq!(table.summary("total-position-deletes"), None);
+    // Where main goes back it still is stopped.
+    let main = json!({"action": "set-snapshot-ref", "ref-name": "main", "type": "branch",
+        "snapshot-id": 71});
+    rig.change(vec![serde_json::from_value(main).unwrap()]).await.unwrap();
+    let stopped = rig.look().await.table.stopped.clone().unwrap();
+    assert!(stopped.starts_with("rolled back"), "{stopped}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_staged_table_is_made_by_its_commit() {
-    let rig = Rig::new().await;
-    let name = TableName::new("kafka", "made");
-    let staged = rig.bridge.create_external(name.clone(), new_table(), true).await.unwrap();
-    assert!(staged.location.is_none() && rig.bridge.pointer_of(&name).await.unwrap().is_none());
-    let metadata: TableMetadata = serde_json::from_slice(&staged.metadata_json).unwrap();
-    let updates = |location: &str| {
-        vec![
-            TableUpdate::AssignUuid { uuid: metadata.uuid() },
-            TableUpdate::AddSchema { schema: metadata.current_schema().as_ref().clone() },
-            TableUpdate::SetCurrentSchema { schema_id: -1 },
-            TableUpdate::SetLocation { location: location.to_owned() },
-        ]
-    };
-    let commit = |location: &str| TableCommit {
-        name: name.clone(),
-        requirements: vec![TableRequirement::NotExist],
-        updates: updates(location),
-    };
-    let elsewhere = rig.bridge.commit_external(&[commit("memory:///elsewhere")]).await;
-    assert!(matches!(elsewhere.unwrap_err(), Rejection::Invalid(_)));
-    let made = rig.bridge.commit_external(&[commit(metadata.location())]).await.unwrap();
-    assert!(made[0].location.is_some());
-    let again = rig.bridge.commit_external(&[commit(metadata.location())]).await.unwrap_err();
-    assert!(matches!(again, Rejection::AlreadyExists(_)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn of_a_change_of_two_tables_all_is_made_or_nothing() {
-    let rig = Rig::new().await;
-    rig.bridge.create_namespace("lake", BTreeMap::new()).await.unwrap();
-    made(&rig, "one").await;
-    made(&rig, "two").await;
-    let commit = |name: &str, schema_id: i32| TableCommit {
-        name: TableName::new("lake", name),
-        requirements: vec![TableRequirement::CurrentSchemaIdMatch { current_schema_id: schema_id }],
-        updates: vec![TableUpdate::SetProperties {
-            updates: [("by".to_owned(), "us".to_owned())].into_iter().collect(),
-        }],
-    };
-    let before = rig.world.store.keys().await.len();
-    let half = rig.bridge.commit_external(&[commit("one", 0), commit("two", 5)]).await;
-    assert!(matches!(half.unwrap_err(), Rejection::Conflict(_)));
-    assert_eq!(rig.world.store.keys().await.len(), before, "nothing is left of it");
-    let both = rig.bridge.commit_external(&[commit("one", 0), commit("two", 0)]).await.unwrap();
-    assert_eq!(both.len(), 2);
-    for version in both {
-        assert!(String::from_utf8_lossy(&version.metadata_json).contains("\"by\":\"us\""));
+fn statistics_at(path: &str) -> StatisticsFile {
+    StatisticsFile {
+        snapshot_id: 1,
+        statistics_path: path.to_owned(),
+        file_size_in_bytes: 1,
+        file_footer_size_in_bytes: 1,
+        key_metadata: None,
+        blob_metadata: Vec::new(),
     }
+}
+
+/// A snapshot of a branch, with this number.
+fn snapshot_of(table: &LoadedTable, sequence_number: i64) -> TableUpdate {
+    let summary =
+        Summary { operation: Operation::Append, additional_properties: Default::default() };
+    let snapshot = Snapshot::builder()
+        .with_snapshot_id(77)
+        .with_parent_snapshot_id(table.metadata.current_snapshot_id())
+        .with_sequence_number(sequence_number)
+        .with_timestamp_ms(table.metadata.last_updated_ms() + 1)
+        .with_manifest_list(table.place.url_of(&format!("{}/x", table.place.key())).unwrap())
+        .with_summary(summary)
+        .build();
+    TableUpdate::AddSnapshot { snapshot }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_with_an_old_number_is_a_conflict_and_one_that_leaps_is_invalid() {
+    let rig = Rig::new().await;
+    rig.append(r#"{"a":1}"#);
+    let known = rig.table().await;
+    let next = known.metadata.next_sequence_number();
+    // The topic goes on, and the engine's branch has not moved.
+    rig.append(r#"{"a":2}"#);
+    rig.table().await;
+    let stale = rig.change(vec![snapshot_of(&known, next)]).await.unwrap_err();
+    assert!(matches!(stale, Rejection::Conflict(_)), "{stale:?}");
+    let leap = rig.change(vec![snapshot_of(&known, i64::MAX)]).await.unwrap_err();
+    assert!(matches!(leap, Rejection::Invalid(_)), "{leap:?}");
+    rig.change(vec![snapshot_of(&known, next + 1)]).await.unwrap();
+    rig.append(r#"{"a":3}"#);
+    assert_eq!(rig.table().await.metadata.last_sequence_number(), next + 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -432,8 +455,12 @@ async fn a_change_that_may_have_been_made_keeps_its_file() {
     let is_unknown = |error: &Error| error.kind() == ErrorKind::UnknownOutcome;
     assert!(matches!(&unknown, Rejection::Failed(error) if is_unknown(error)), "{unknown:?}");
     assert_eq!(rig.table().await.metadata.properties()["by"], "two");
-    // One that certainly was not made leaves nothing.
+    // One that certainly was not made leaves nothing, and says so.
     let before = rig.world.store.keys().await.len();
+    rig.world.store.put_faults.plan([Fault::NeverArrived; 3]);
+    let not_put = rig.bridge.commit_external(&[commit("three")]).await.unwrap_err();
+    let is_retry = |error: &Error| error.kind() == ErrorKind::Retry;
+    assert!(matches!(&not_put, Rejection::Failed(error) if is_retry(error)), "{not_put:?}");
     rig.world.pointers.faults.plan([Fault::Refused]);
     rig.bridge.commit_external(&[commit("three")]).await.unwrap_err();
     assert_eq!(rig.world.store.keys().await.len(), before);
@@ -454,6 +481,18 @@ async fn a_renamed_topics_table_goes_on() {
     rig.append(r#"{"a":3}"#);
     rig.bridge.round().await.unwrap();
     assert_eq!(rig.bridge.table_names(None, 10).await.unwrap(), ["other"]);
+    // In another namespace it is shown, and resumed, as what it is called there.
+    rig.bridge.create_namespace("lake", BTreeMap::new()).await.unwrap();
+    rig.bridge.rename_external(&to, &TableName::new("lake", "moved")).await.unwrap();
+    rig.bridge.round().await.unwrap();
+    rig.append(r#"{"a":4}"#);
+    rig.bridge.round().await.unwrap();
+    let status = rig.bridge.statuses()[0].clone();
+    assert_eq!((status.namespace.as_str(), status.table.as_deref()), ("lake", Some("moved")));
+    let resume = async |name| rig.bridge.resume(name, ResumeFrom::Rewind).await;
+    assert_eq!(resume(("kafka", "moved")).await.unwrap(), None);
+    let running = resume(("lake", "moved")).await.unwrap_err();
+    assert_eq!(running.kind(), ErrorKind::Invalid, "it is not stopped");
 }
 
 #[tokio::test(start_paused = true)]
@@ -472,4 +511,27 @@ async fn a_dropped_topics_table_is_not_made_again_until_the_topic_says_so() {
     let changed = rig.world.metadata.set_topic_configs(rig.topic, &topic.configs, BTreeMap::new());
     changed.await.unwrap();
     assert_eq!(rig.rows().await, [json!({"a": 1}), json!({"a": 2})]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_topics_table_is_not_made_again_by_who_still_took_it_for_wanted() {
+    let rig = Rig::new().await;
+    rig.append(r#"{"a":1}"#);
+    rig.table().await;
+    // Another broker has read the topics before, and its turns begin after.
+    let other = rig.world.bridge(Env::simulated(Node::new(3)));
+    other.look("t").await.unwrap().unwrap();
+    let worker = other.workers()[&rig.topic].clone();
+    rig.append(r#"{"a":2}"#);
+    let cut = rig.world.log.cut(rig.topic).await.unwrap().unwrap();
+    rig.bridge.drop_external(&TableName::new("kafka", "t")).await.unwrap();
+    for _ in 0..3 {
+        let mut ended = worker.request(cut.clone(), true);
+        let ended = ended.wait_for(Option::is_some).await.unwrap().clone();
+        assert!(matches!(ended, Some(Err(_))), "{ended:?}");
+        assert_eq!(rig.world.pointers.by_topic(rig.topic).await.unwrap(), None);
+    }
+    other.round().await.unwrap();
+    let shown = other.statuses().iter().filter_map(TableStatus::shown_name).count();
+    assert_eq!(shown, 0, "there is none, and none is wanted");
 }

@@ -2,16 +2,22 @@
 
 use super::{Rejection, TableName};
 use crate::place::TablePlace;
+use crate::progress::{PROGRESS_KEY, Progress};
+use floe_env::Error;
 use iceberg::spec::{
     FormatVersion, PartitionSpec, Schema, SortOrder, TableMetadata, TableMetadataBuilder,
     UnboundPartitionSpec,
 };
 use iceberg::{TableRequirement, TableUpdate};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// Property by which clients choose a new table's format; it is not kept as one.
 const FORMAT_VERSION_PROPERTY: &str = "format-version";
+
+/// By how much a new snapshot's sequence number may be greater than the last one's: clients add
+/// one. Numbers near the greatest there is would be the table's last.
+const SEQUENCE_LEAP_MAX: i64 = 1000;
 
 /// A table that an engine wants.
 #[derive(Debug)]
@@ -78,11 +84,50 @@ pub(super) fn new_table(
 
 /// The uuid that a commit which makes a table gives it.
 pub(super) fn created_id(commit: &TableCommit) -> Result<Uuid, Rejection> {
-    let id = commit.updates.iter().find_map(|update| match update {
+    let ids = commit.updates.iter().filter_map(|update| match update {
         TableUpdate::AssignUuid { uuid } => Some(*uuid),
         _ => None,
     });
-    id.ok_or_else(|| Rejection::Invalid("a table is made with assign-uuid".to_owned()))
+    let ids: BTreeSet<Uuid> = ids.collect();
+    match ids.first() {
+        Some(id) if ids.len() == 1 => Ok(*id),
+        _ => Err(Rejection::Invalid("a table is made with assign-uuid of one uuid".to_owned())),
+    }
+}
+
+/// Checks the numbers that new snapshots bring: an engine takes them from the version that it
+/// knows. Too low they are of one that is no more, which its requirements need not tell (a branch
+/// has not moved, and the table has); so it tries again.
+fn check_snapshots(updates: &[TableUpdate], metadata: &TableMetadata) -> Result<(), Rejection> {
+    let (mut version, mut last) = (metadata.format_version(), metadata.last_sequence_number());
+    let mut next_row = metadata.next_row_id();
+    for update in updates {
+        let snapshot = match update {
+            TableUpdate::UpgradeFormatVersion { format_version } => {
+                version = version.max(*format_version);
+                continue;
+            }
+            TableUpdate::AddSnapshot { snapshot } if version > FormatVersion::V1 => snapshot,
+            _ => continue,
+        };
+        let number = snapshot.sequence_number();
+        if number <= last {
+            let newest = format!("the table's newest snapshot has number {last}");
+            return Err(Rejection::Conflict(format!("{newest}, the new one {number}")));
+        }
+        if number > last.saturating_add(SEQUENCE_LEAP_MAX) {
+            let why = format!("sequence number {number} is too far behind {last}");
+            return Err(Rejection::Invalid(why));
+        }
+        last = number;
+        let Some((first_row, rows)) = snapshot.row_range() else { continue };
+        if first_row < next_row {
+            let why = format!("rows of the new snapshot begin at {first_row}, not {next_row}");
+            return Err(Rejection::Conflict(why));
+        }
+        next_row = first_row.saturating_add(rows);
+    }
+    Ok(())
 }
 
 /// The metadata of a table that a commit makes, as it was staged before.
@@ -122,18 +167,45 @@ pub(super) fn created(
         return Err(Rejection::Invalid(why.to_owned()));
     }
     super::rules::check_files(commit, place)?;
-    Ok(next(commit, empty, None)?.0)
+    Ok(next(&commit.updates, empty, None)?.0)
+}
+
+/// The updates of a topic's table, where snapshots that go on from main carry on what the topic has
+/// got to: whatever others delete, compact and let expire, main goes on saying how far it is.
+pub(super) fn with_progress(
+    updates: &[TableUpdate],
+    metadata: &TableMetadata,
+    progress: &Progress,
+) -> Result<Vec<TableUpdate>, Rejection> {
+    let mut line: BTreeSet<Option<i64>> = BTreeSet::from([metadata.current_snapshot_id()]);
+    let carried = updates.iter().map(|update| match update {
+        TableUpdate::AddSnapshot { snapshot } if line.contains(&snapshot.parent_snapshot_id()) => {
+            line.insert(Some(snapshot.snapshot_id()));
+            carrying(update, progress)
+        }
+        _ => Ok(update.clone()),
+    });
+    carried.collect()
+}
+
+/// A snapshot cannot be changed but as JSON.
+fn carrying(update: &TableUpdate, progress: &Progress) -> Result<TableUpdate, Rejection> {
+    let failed = |error| Error::bug("a snapshot as JSON").with_source(error);
+    let mut json = serde_json::to_value(update).map_err(failed)?;
+    json["snapshot"]["summary"][PROGRESS_KEY] = progress.pack().into();
+    Ok(serde_json::from_value(json).map_err(failed)?)
 }
 
 /// The version that a commit makes of another, and addresses of metadata files that it does not
 /// list any more. `location` is the other's own.
 pub(super) fn next(
-    commit: &TableCommit,
+    updates: &[TableUpdate],
     metadata: TableMetadata,
     location: Option<String>,
 ) -> Result<(TableMetadata, Vec<String>), Rejection> {
+    check_snapshots(updates, &metadata)?;
     let mut builder = metadata.into_builder(location);
-    for update in commit.updates.iter().cloned() {
+    for update in updates.iter().cloned() {
         builder = update.apply(builder).map_err(invalid)?;
     }
     let built = builder.build().map_err(invalid)?;

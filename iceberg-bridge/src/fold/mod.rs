@@ -223,10 +223,9 @@ impl Bridge {
 
     /// Reads which files the table has.
     async fn look_through(&self, base: &LoadedTable, rules: &FoldRules) -> Result<Found> {
-        let (deletes, mut manifests): (Vec<_>, Vec<_>) = base
-            .manifests
-            .iter()
-            .partition(|manifest| manifest.content == ManifestContentType::Deletes);
+        let data = base.manifests.iter();
+        let data = data.filter(|manifest| manifest.content == ManifestContentType::Data);
+        let mut manifests: Vec<_> = data.collect();
         manifests.sort_by_key(|manifest| std::cmp::Reverse(manifest.sequence_number));
         let (mut candidates, mut full_files) = (Vec::new(), 0);
         for manifest in manifests.into_iter().take(MANIFESTS_MAX) {
@@ -247,7 +246,7 @@ impl Bridge {
                 });
             }
         }
-        if !deletes.is_empty() {
+        if base.has_deletes() {
             candidates.clear();
         }
         Ok(Found { candidates, full_files })

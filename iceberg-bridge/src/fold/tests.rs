@@ -1,14 +1,17 @@
 use super::plan::{Candidate, Fold, FoldRules, plan};
-use crate::commit::LoadedTable;
 use crate::commit::tests_support::table_files;
+use crate::commit::{LoadedTable, SnapshotPlace, encode_list};
+use crate::external::{TableCommit, TableName};
 use crate::tests::json_rows::json_rows;
 use crate::tests::support::{Fault, World};
 use crate::{Bridge, LookAnswer};
 use floe_env::Env;
 use floe_env::simulated::Node;
 use floe_store::ObjectStore;
+use iceberg::TableUpdate;
 use iceberg::spec::{
-    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Operation, Struct,
+    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, ManifestContentType,
+    ManifestFile, Operation, Snapshot, SnapshotReference, SnapshotRetention, Struct, Summary,
 };
 use kfs::{BatchBuilder, NewRecord, PartitionIndex, TopicId, TopicPartition};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -319,6 +322,70 @@ async fn a_fold_whose_put_fails_leaves_nothing() {
         assert_eq!(world.store.keys().await, before, "{works} puts had worked");
     }
     world.store.put_faults.plan([]);
+}
+
+/// Somebody deletes rows of the table's files, by files that say which.
+async fn delete_by_others(world: &World, bridge: &Bridge) -> i64 {
+    let table = newest(bridge).await;
+    let id = 77;
+    let (parent, sequence_number) =
+        (table.metadata.current_snapshot_id(), table.metadata.next_sequence_number());
+    let deletes = ManifestFile {
+        manifest_path: table.place.url_of(&table.place.manifest_key(bridge.env())).unwrap(),
+        content: ManifestContentType::Deletes,
+        ..table.manifests[0].clone()
+    };
+    let manifests = [table.manifests.clone(), vec![deletes]].concat();
+    let key = table.place.manifest_list_key(bridge.env(), id);
+    let url = table.place.url_of(&key).unwrap();
+    let place = SnapshotPlace { id, parent, sequence_number };
+    let list = encode_list(&url, place, &manifests).await.unwrap();
+    world.store.put(&key, vec![list]).await.unwrap();
+    let summary =
+        Summary { operation: Operation::Delete, additional_properties: Default::default() };
+    let snapshot = Snapshot::builder()
+        .with_snapshot_id(id)
+        .with_parent_snapshot_id(parent)
+        .with_sequence_number(sequence_number)
+        .with_timestamp_ms(table.metadata.last_updated_ms() + 1)
+        .with_manifest_list(url)
+        .with_summary(summary)
+        .with_schema_id(table.metadata.current_schema_id())
+        .build();
+    let retention = SnapshotRetention::Branch {
+        min_snapshots_to_keep: None,
+        max_snapshot_age_ms: None,
+        max_ref_age_ms: None,
+    };
+    let reference = SnapshotReference::new(id, retention);
+    let updates = vec![
+        TableUpdate::AddSnapshot { snapshot },
+        TableUpdate::SetSnapshotRef { ref_name: "main".to_owned(), reference },
+    ];
+    let name = TableName::new("kafka", "t");
+    let commit = TableCommit { name, requirements: Vec::new(), updates };
+    bridge.commit_external(&[commit]).await.unwrap();
+    id
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletes_that_come_while_files_are_folded_keep_their_files() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = folding_bridge(&world, 2);
+    for round in 0..4 {
+        world.append(topic, 0, round..round + 1);
+        look(&bridge).await;
+    }
+    let base = newest(&bridge).await;
+    let before = world.store.keys().await.len();
+    let snapshot = delete_by_others(&world, &bridge).await;
+    let worker = bridge.workers()[&topic].clone();
+    bridge.fold(&worker, base).await.unwrap();
+    let after = newest(&bridge).await;
+    assert_eq!(after.metadata.current_snapshot_id(), Some(snapshot), "the fold was given up");
+    assert_eq!(world.store.keys().await.len(), before + 2, "and has left nothing");
+    assert_eq!(fold_all(&bridge).await, 0);
 }
 
 /// Records of all types, a file each; what a file lacks comes later.

@@ -299,7 +299,8 @@ impl Text {
     }
 }
 
-fn number(text: &[u8]) -> Token {
+/// A number of the record.
+pub(crate) fn number(text: &[u8]) -> Token {
     if let Some(value) = short_integer(text) {
         return Token::Integer(value);
     }

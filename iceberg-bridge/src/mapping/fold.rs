@@ -138,7 +138,8 @@ impl Fold<'_> {
             {
                 let key = self.tokens.text(text);
                 let fields = &self.mapping.node(node).fields;
-                let known = fields.path_of(key, 0).map(|path| fields.paths[path as usize].columns);
+                let known =
+                    fields.path_of(key, &[]).map(|path| fields.paths[path as usize].columns);
                 let known = known.and_then(|columns| columns.into_iter().flatten().next());
                 self.in_list(node, known, Some(key), at + 1, mark)?;
             }
@@ -182,7 +183,7 @@ impl Fold<'_> {
 
     fn find(&self, node: NodeIndex, key: &str, kind: Kind) -> Option<NodeIndex> {
         let fields = &self.mapping.node(node).fields;
-        fields.column(fields.path_of(key, 0)?, kind)
+        fields.column(fields.path_of(key, &[])?, kind)
     }
 
     /// The column of a member, made where it is missing and allowed.
@@ -197,7 +198,7 @@ impl Fold<'_> {
         let around = self.mapping.node(parent);
         // A container must have room for what it holds.
         let depth = around.depth + if kind.is_leaf() { 1 } else { 2 };
-        let is_new_key = key.is_some_and(|key| around.fields.path_of(key, 0).is_none());
+        let is_new_key = key.is_some_and(|key| around.fields.path_of(key, &[]).is_none());
         let reached = &mut self.reached;
         let count = if key.is_some_and(|key| key.len() > self.limits.key_bytes) {
             &mut reached.key_bytes

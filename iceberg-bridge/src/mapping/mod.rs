@@ -10,12 +10,14 @@ mod fold;
 mod limits;
 pub(crate) mod names;
 mod pack;
+mod seen;
 mod settle;
 #[cfg(test)]
 mod tests;
 
 pub use limits::{DEPTH_LIMIT, LimitsReached, MappingLimits};
 pub use pack::MAPPING_STATE_PROPERTY;
+pub(crate) use seen::SeenPaths;
 pub(crate) use settle::{Rescued, Settled, settle};
 
 use crate::json::PathIndex;
@@ -113,12 +115,11 @@ impl Path {
 }
 
 impl Fields {
-    /// The path of a key; `expected` is where it would be if keys came in the usual order.
-    fn path_of(&self, key: &str, expected: usize) -> Option<PathIndex> {
-        if self.paths.get(expected).is_some_and(|path| *path.key == *key) {
-            return PathIndex::try_from(expected).ok();
-        }
-        self.by_key.get(key).copied()
+    /// The path of a key, looked for first at the `likely` ones.
+    pub(crate) fn path_of(&self, key: &str, likely: &[PathIndex]) -> Option<PathIndex> {
+        let is_key =
+            |at: &PathIndex| self.paths.get(*at as usize).is_some_and(|path| *path.key == *key);
+        likely.iter().copied().find(is_key).or_else(|| self.by_key.get(key).copied())
     }
 
     /// The column of a settled path.

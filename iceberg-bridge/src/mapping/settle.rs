@@ -4,6 +4,7 @@
 //! Most records need nothing but the first: [`settle`] without a place for rescued values stops at
 //! the first one that does not go straight into its column, and at doubled keys.
 
+use super::seen::SeenPaths;
 use super::{EXACT_DOUBLE_MAX, Kind, Mapping, Node, NodeIndex, ROOT};
 use crate::json::{DROPPED, PathIndex, Text, Token, Tokens};
 
@@ -38,6 +39,7 @@ struct Settling<'a, 'r> {
     mapping: &'a Mapping,
     tokens: &'a mut Tokens,
     rescued: Option<&'a mut Rescued<'r>>,
+    /// The keys above a value, where it may be rescued.
     keys: Vec<Text>,
     is_shown: bool,
 }
@@ -58,6 +60,9 @@ impl Settling<'_, '_> {
     fn object(&mut self, node: NodeIndex, object: usize) -> Result<(), Misfit> {
         let around = self.mapping.node(node);
         self.members(around, object, |settling, key, path, value| {
+            if settling.rescued.is_none() {
+                return settling.value(around, path, value);
+            }
             settling.keys.push(key);
             let is_placed = settling.value(around, path, value)?;
             settling.keys.pop();
@@ -74,7 +79,7 @@ impl Settling<'_, '_> {
         mut settle: impl FnMut(&mut Self, Text, Option<PathIndex>, usize) -> Result<bool, Misfit>,
     ) -> Result<(), Misfit> {
         let inside = self.tokens.inside(object);
-        let (mut at, mut expected, mut highest) = (inside.start, 0, 0);
+        let (mut at, mut expected, mut seen) = (inside.start, 0, SeenPaths::default());
         while at < inside.end {
             let value = at + 1;
             // Asked before the value is settled, which may make it one token.
@@ -82,40 +87,18 @@ impl Settling<'_, '_> {
             if let Token::Key(text, settled) = self.tokens.at(at)
                 && settled != DROPPED
             {
-                let path = around.fields.path_of(self.tokens.text(text), expected);
+                let path = around.fields.path_of(self.tokens.text(text), &[expected]);
                 if let Some(path) = path {
-                    self.check_single(inside.start, at, path, highest)?;
-                    expected = path as usize + 1;
-                    highest = highest.max(expected);
+                    if self.rescued.is_none() && !seen.insert(path) {
+                        return Err(Misfit);
+                    }
+                    expected = path + 1;
                 }
                 let is_placed = settle(self, text, path, value)?;
                 let path = path.filter(|_| is_placed).unwrap_or(DROPPED);
                 self.tokens.set(at, Token::Key(text, path));
             }
             at = next;
-        }
-        Ok(())
-    }
-
-    /// A path behind all before it cannot be doubled; others are looked for among those before.
-    fn check_single(
-        &self,
-        start: usize,
-        key: usize,
-        path: PathIndex,
-        highest: usize,
-    ) -> Result<(), Misfit> {
-        if self.rescued.is_some() || path as usize >= highest {
-            return Ok(());
-        }
-        let mut at = start;
-        while at < key {
-            if let Token::Key(_, before) = self.tokens.at(at)
-                && before == path
-            {
-                return Err(Misfit);
-            }
-            at = self.tokens.behind(at + 1);
         }
         Ok(())
     }
@@ -273,8 +256,8 @@ fn members_fit(mapping: &Mapping, tokens: &Tokens, column: NodeIndex, object: us
             && settled != DROPPED
             && tokens.at(value) != Token::Null
         {
-            let Some(path) = fields.path_of(tokens.text(text), expected) else { return false };
-            expected = path as usize + 1;
+            let Some(path) = fields.path_of(tokens.text(text), &[expected]) else { return false };
+            expected = path + 1;
             let mut columns = fields.paths[path as usize].columns.into_iter().flatten();
             if !columns.all(|column| value_fits(mapping, tokens, column, value)) {
                 return false;

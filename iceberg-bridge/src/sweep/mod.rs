@@ -95,22 +95,20 @@ async fn owner_of(
     topic: TopicId,
     table: Uuid,
 ) -> Result<Owner> {
-    let of_pointer = |pointer: TablePointer| match pointer.table_id == table {
-        true => Owner::Table(Box::new(pointer)),
-        false => Owner::Nobody,
-    };
-    if let Some(pointer) = pointers.by_topic(topic).await? {
-        return Ok(of_pointer(pointer));
+    let mut pointer = pointers.by_topic(topic).await?;
+    if pointer.is_none() {
+        if metadata.topic_by_id(topic).await?.is_some() {
+            return Ok(Owner::Another);
+        }
+        // The table may have been made between the two questions, and its topic deleted since. From
+        // now on none is made.
+        pointer = pointers.by_topic(topic).await?;
     }
-    if metadata.topic_by_id(topic).await?.is_some() {
-        return Ok(Owner::Another);
+    if let Some(own) = pointer.filter(|pointer| pointer.table_id == table) {
+        return Ok(Owner::Table(Box::new(own)));
     }
-    // The table may have been made between the two questions, and its topic deleted since. From now
-    // on none is made.
-    if let Some(pointer) = pointers.by_topic(topic).await? {
-        return Ok(of_pointer(pointer));
-    }
-    let is_removed = pointers.is_removed(topic, table).await?;
+    // Its topic may have another table since an engine has dropped this one.
+    let is_removed = pointers.is_removed(Some(topic), table).await?;
     Ok(if is_removed { Owner::Another } else { Owner::Nobody })
 }
 
@@ -121,8 +119,8 @@ pub(crate) async fn next_folder(
     after: Option<String>,
 ) -> Result<Option<String>> {
     let root = format!("{cluster}/tables");
-    // Behind `data` and `metadata`, and so behind all that is in the folder.
-    let behind = after.map(|folder| format!("{root}/{folder}/z"));
+    // Behind all that is in the folder, whatever others have put there: 0 comes after the slash.
+    let behind = after.map(|folder| format!("{root}/{folder}0"));
     let next = store.list(&root, behind.as_deref(), 1).await?;
     Ok(next.first().and_then(|object| {
         let inside = object.key.strip_prefix(&root)?.strip_prefix('/')?;

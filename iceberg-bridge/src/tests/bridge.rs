@@ -265,19 +265,26 @@ async fn a_table_says_how_it_is_over_a_restart() {
     look(&bridge, "t").await;
     let own = bridge.statuses()[0].clone();
     assert_eq!((own.decoded.rescued_rows, own.decoded.undecodable_rows), (2, 2));
+    assert_eq!(bridge.decode_counts(), own.decoded);
     assert_eq!((own.puts, own.commits, own.conflicts), (8, 2, 0));
     assert_eq!(own.small_files, None, "nobody has looked yet");
     bridge.keep_up().await.unwrap();
     let restarted = world.bridge(env(3));
     restarted.round().await.unwrap();
     restarted.keep_up().await.unwrap();
-    for bridge in [bridge, restarted] {
+    for bridge in [&bridge, &restarted] {
         let status = bridge.statuses()[0].clone();
         assert_eq!((status.rescued_rows, status.undecodable_rows), (2, 2));
         assert_eq!((status.files, status.small_files, status.columns), (2, Some(2), 1));
         let committed_ms = status.last_commit_ms.unwrap();
         assert!((own.last_commit_ms.unwrap() - committed_ms).abs() < 2000);
     }
+    // What the broker has counted stays counted when the table goes.
+    assert!(world.metadata.delete_topic(topic).await.unwrap());
+    world.log.remove_topic(topic);
+    bridge.remove_table_of(topic).await.unwrap();
+    assert!(bridge.statuses().is_empty());
+    assert_eq!(bridge.decode_counts(), own.decoded);
 }
 
 #[tokio::test(start_paused = true)]
@@ -425,9 +432,9 @@ async fn a_stopped_table_is_not_written_and_goes_on_when_told() {
     let status = &bridge.statuses()[0];
     assert_eq!(status.state, TableState::Stopped);
     assert!(status.reason.as_ref().unwrap().starts_with("rolled back"));
-    let status = bridge.resume("t", crate::ResumeFrom::Rewind).await.unwrap().unwrap();
+    let status = bridge.resume(("kafka", "t"), crate::ResumeFrom::Rewind).await.unwrap().unwrap();
     assert_eq!((status.state, status.last_error), (TableState::Running, None));
-    assert_eq!(bridge.resume("other", crate::ResumeFrom::Rewind).await.unwrap(), None);
+    assert_eq!(bridge.resume(("kafka", "other"), crate::ResumeFrom::Rewind).await.unwrap(), None);
     let answer = look(&bridge, "t").await;
     assert_eq!(answer.behind, None);
     assert_eq!(world.rows(&answer.table).await, rows(0, 0, 0..10), "what was taken out is back");
@@ -452,7 +459,7 @@ async fn retention_is_told_what_a_rolled_back_table_holds() {
     roll_back(&world, &bridge, &old).await;
     world.append(topic, 0, 8..10);
     assert_eq!(told().await, [5], "a rewind needs the rest of the log");
-    bridge.resume("t", crate::ResumeFrom::Here).await.unwrap().unwrap();
+    bridge.resume(("kafka", "t"), crate::ResumeFrom::Here).await.unwrap().unwrap();
     assert_eq!(told().await, [8]);
 }
 

@@ -1,7 +1,7 @@
 //! Tables that are due go together, as many as the log can get ready at once.
 
-use super::support::{Fault, World};
-use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
+use super::support::{Fault, LogLayer, World};
+use crate::log_reader::LogRange;
 use crate::memory_log::MemoryLog;
 use crate::{Bridge, BridgeConfig};
 use async_trait::async_trait;
@@ -32,22 +32,16 @@ struct NotingLog {
 }
 
 #[async_trait]
-impl LogReader for NotingLog {
-    async fn cut(&self, topic: TopicId) -> Result<Option<Vec<PartitionCut>>> {
-        self.inner.cut(topic).await
+impl LogLayer for NotingLog {
+    fn inner(&self) -> &MemoryLog {
+        &self.inner
     }
 
-    async fn read(
-        &self,
-        partition: TopicPartition,
-        from: i64,
-        until: i64,
-        bytes_max: usize,
-    ) -> Result<LogRead> {
-        if self.hangs.load(Ordering::Relaxed) {
-            futures::future::pending::<()>().await;
+    async fn before_read(&self, _partition: TopicPartition) -> Result<()> {
+        match self.hangs.load(Ordering::Relaxed) {
+            true => futures::future::pending().await,
+            false => Ok(()),
         }
-        self.inner.read(partition, from, until, bytes_max).await
     }
 
     async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {

@@ -1,7 +1,6 @@
 //! What fails leaves nothing behind, is not repeated every second, and holds up nobody else.
 
-use super::support::{Fault, TableRow, World};
-use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
+use super::support::{Fault, LogLayer, TableRow, World};
 use crate::memory_log::MemoryLog;
 use crate::{Bridge, TableState};
 use async_trait::async_trait;
@@ -78,50 +77,46 @@ fn bridge_of_broken_log(world: &World, broken: TopicPartition) -> Bridge {
 }
 
 #[async_trait]
-impl LogReader for BrokenLog {
-    async fn cut(&self, topic: TopicId) -> Result<Option<Vec<PartitionCut>>> {
-        self.inner.cut(topic).await
+impl LogLayer for BrokenLog {
+    fn inner(&self) -> &MemoryLog {
+        &self.inner
     }
 
-    async fn read(
-        &self,
-        partition: TopicPartition,
-        from: i64,
-        until: i64,
-        bytes_max: usize,
-    ) -> Result<LogRead> {
-        if partition == self.broken {
-            return Err(Error::unavailable("planned"));
+    async fn before_read(&self, partition: TopicPartition) -> Result<()> {
+        match partition == self.broken {
+            true => Err(Error::unavailable("planned")),
+            false => Ok(()),
         }
-        self.inner.read(partition, from, until, bytes_max).await
-    }
-
-    async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
-        self.inner.load_together(ranges).await
-    }
-
-    fn together_bytes_max(&self) -> Option<usize> {
-        self.inner.together_bytes_max()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_read_before_a_read_that_fails_is_committed() {
-    let world = World::new();
-    let topic = world.topic("t", 3).await;
-    for partition in 0..3 {
-        world.append(topic, partition, 0..5);
+async fn a_partition_that_cannot_be_read_keeps_no_other_waiting() {
+    for broken in 0..3 {
+        let world = World::new();
+        let topic = world.topic("t", 3).await;
+        for partition in 0..3 {
+            world.append(topic, partition, 0..5);
+        }
+        let bridge = bridge_of_broken_log(&world, at(topic, broken));
+        let answer = bridge.look("t").await.unwrap().expect("the others were read");
+        let others = (0..3).filter(|partition| *partition != broken);
+        let readable: Vec<TableRow> = others.flat_map(|partition| rows(partition, 0..5)).collect();
+        assert_eq!(world.rows(&answer.table).await, readable);
+        assert_eq!(answer.behind.unwrap().records, 5);
+        let status = &bridge.statuses()[0];
+        assert_eq!(status.state, TableState::Degraded);
+        assert!(status.last_error.as_ref().unwrap().contains("planned"));
+        // Nor does it when all others are there already, and more comes.
+        for partition in 0..3 {
+            world.append(topic, partition, 5..7);
+        }
+        let answer = bridge.look("t").await.unwrap().unwrap();
+        assert_eq!(world.rows(&answer.table).await.len(), 14);
+        let answer = world.bridge(env(3)).look("t").await.unwrap().unwrap();
+        let all: Vec<TableRow> = (0..3).flat_map(|partition| rows(partition, 0..7)).collect();
+        assert_eq!(world.rows(&answer.table).await, all);
     }
-    let bridge = bridge_of_broken_log(&world, at(topic, 1));
-    let answer = bridge.look("t").await.unwrap().expect("the first partition was read");
-    assert_eq!(world.rows(&answer.table).await, rows(0, 0..5));
-    assert_eq!(answer.behind.unwrap().records, 10);
-    let status = &bridge.statuses()[0];
-    assert_eq!(status.state, TableState::Degraded);
-    assert!(status.last_error.as_ref().unwrap().contains("planned"));
-    let answer = world.bridge(env(3)).look("t").await.unwrap().unwrap();
-    let all = [rows(0, 0..5), rows(1, 0..5), rows(2, 0..5)].concat();
-    assert_eq!(world.rows(&answer.table).await, all);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,8 @@
 //! Looks under load, and while the store, the metadata store, the log or the bridge itself fails:
 //! every answer is fresh, or says how far it is behind, or is an error. None is silently old.
 
-use super::support::{Fault, FaultStore, TableRow, World};
+use super::support::{Fault, FaultStore, LogLayer, TableRow, World};
 use crate::commit::tests_support::table_files;
-use crate::log_reader::{LogRange, LogRead, LogReader, PartitionCut};
 use crate::memory_log::MemoryLog;
 use crate::{Bridge, BridgeConfig, LookAnswer, TableState};
 use async_trait::async_trait;
@@ -11,7 +10,7 @@ use bytes::Bytes;
 use floe_env::simulated::Node;
 use floe_env::{Env, Error, ErrorKind, Result};
 use floe_store::{Counted, ObjectStore, PutOutcome, StoreLayer};
-use kfs::{BatchBuilder, NewRecord, PartitionIndex, TopicId, TopicPartition};
+use kfs::{BatchBuilder, NewRecord, PartitionIndex, TopicPartition};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,31 +78,21 @@ impl FaultLog {
 }
 
 #[async_trait]
-impl LogReader for FaultLog {
-    async fn cut(&self, topic: TopicId) -> Result<Option<Vec<PartitionCut>>> {
-        if *self.fault.lock() == LogFault::NoCut {
-            return Err(Error::unavailable("planned"));
+impl LogLayer for FaultLog {
+    fn inner(&self) -> &MemoryLog {
+        &self.inner
+    }
+
+    async fn before_cut(&self) -> Result<()> {
+        match *self.fault.lock() == LogFault::NoCut {
+            true => Err(Error::unavailable("planned")),
+            false => Ok(()),
         }
-        self.inner.cut(topic).await
     }
 
-    async fn read(
-        &self,
-        partition: TopicPartition,
-        from: i64,
-        until: i64,
-        bytes_max: usize,
-    ) -> Result<LogRead> {
+    async fn before_read(&self, _partition: TopicPartition) -> Result<()> {
         assert!(*self.fault.lock() != LogFault::Panic, "planned");
-        self.inner.read(partition, from, until, bytes_max).await
-    }
-
-    async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
-        self.inner.load_together(ranges).await
-    }
-
-    fn together_bytes_max(&self) -> Option<usize> {
-        self.inner.together_bytes_max()
+        Ok(())
     }
 }
 

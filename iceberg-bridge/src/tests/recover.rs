@@ -2,6 +2,7 @@
 
 use super::support::{Fault, World};
 use crate::commit::LoadedTable;
+use crate::external::TableName;
 use crate::{Bridge, RecoveredTable, TableState, recover};
 use floe_env::Env;
 use floe_env::simulated::Node;
@@ -163,4 +164,21 @@ async fn what_cannot_be_a_table_says_why() {
     assert!(problem(&tables, older).contains("another topic is named t"), "{tables:?}");
     assert!(problem(&tables, torn).contains("no version of it is whole"), "{tables:?}");
     assert_eq!(world.bridge(env(3)).table_names(None, 10).await.unwrap(), ["t"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renamed_table_comes_back_under_its_newest_name() {
+    let world = World::new();
+    let bridge = world.bridge(env(2));
+    let topic = world.topic("t", 1).await;
+    world.append(topic, 0, 0..5);
+    look(&bridge, "t").await;
+    let [old, new] = ["t", "other"].map(|name| TableName::new("kafka", name));
+    bridge.rename_external(&old, &new).await.unwrap();
+    world.append(topic, 0, 5..6);
+    look(&bridge, "other").await;
+    let world = without_metadata(&world);
+    let tables = recovered(&world).await;
+    assert_eq!(tables[0].table.as_deref(), Some("other"));
+    assert_eq!(tables[0].topic.as_deref(), Some("t"));
 }

@@ -14,8 +14,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::simulated::Node;
 use floe_env::{Env, Error, Result};
-use floe_metadata::facts::{Change, ChangeOutcome, Write};
-use floe_metadata::topics::{TopicCreation, topic_key};
+use floe_metadata::facts::{Change, ChangeOutcome};
+use floe_metadata::topics::TopicCreation;
 use floe_metadata::{MetadataStore, ModelBackend};
 use floe_store::{MemoryStore, ObjectStore, PutOutcome, StoreLayer};
 use futures::FutureExt;
@@ -166,8 +166,12 @@ impl TablePointers for FaultPointers {
         self.inner.removed(limit).await
     }
 
-    async fn is_removed(&self, topic: TopicId, table: Uuid) -> Result<bool> {
+    async fn is_removed(&self, topic: Option<TopicId>, table: Uuid) -> Result<bool> {
         self.inner.is_removed(topic, table).await
+    }
+
+    async fn is_taken(&self, table: Uuid) -> Result<bool> {
+        self.inner.is_taken(table).await
     }
 
     async fn forget(&self, table: &RemovedTable) -> Result<()> {
@@ -179,16 +183,38 @@ impl TablePointers for FaultPointers {
     }
 }
 
-/// A log whose every read takes a second.
-struct SlowLog {
-    inner: Arc<MemoryLog>,
-    env: Env,
+/// A log on top of the world's, for tests that change a call or two.
+#[async_trait]
+pub(crate) trait LogLayer: Send + Sync + 'static {
+    /// Where calls go.
+    fn inner(&self) -> &MemoryLog;
+
+    /// Comes before each cut, and may fail in its place.
+    async fn before_cut(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Comes before each read, and may fail in its place.
+    async fn before_read(&self, _partition: TopicPartition) -> Result<()> {
+        Ok(())
+    }
+
+    /// See [`LogReader::load_together`].
+    async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
+        self.inner().load_together(ranges).await
+    }
+
+    /// See [`LogReader::together_bytes_max`].
+    fn together_bytes_max(&self) -> Option<usize> {
+        self.inner().together_bytes_max()
+    }
 }
 
 #[async_trait]
-impl LogReader for SlowLog {
+impl<Layer: LogLayer> LogReader for Layer {
     async fn cut(&self, topic: TopicId) -> Result<Option<Vec<PartitionCut>>> {
-        self.inner.cut(topic).await
+        self.before_cut().await?;
+        self.inner().cut(topic).await
     }
 
     async fn read(
@@ -198,16 +224,34 @@ impl LogReader for SlowLog {
         until: i64,
         bytes_max: usize,
     ) -> Result<LogRead> {
-        self.env.sleep(Duration::from_secs(1)).await;
-        self.inner.read(partition, from, until, bytes_max).await
+        self.before_read(partition).await?;
+        self.inner().read(partition, from, until, bytes_max).await
     }
 
     async fn load_together(&self, ranges: &[LogRange]) -> Result<()> {
-        self.inner.load_together(ranges).await
+        LogLayer::load_together(self, ranges).await
     }
 
     fn together_bytes_max(&self) -> Option<usize> {
-        self.inner.together_bytes_max()
+        LogLayer::together_bytes_max(self)
+    }
+}
+
+/// A log whose every read takes a second.
+struct SlowLog {
+    inner: Arc<MemoryLog>,
+    env: Env,
+}
+
+#[async_trait]
+impl LogLayer for SlowLog {
+    fn inner(&self) -> &MemoryLog {
+        &self.inner
+    }
+
+    async fn before_read(&self, _partition: TopicPartition) -> Result<()> {
+        self.env.sleep(Duration::from_secs(1)).await;
+        Ok(())
     }
 }
 
@@ -251,11 +295,10 @@ impl World {
         topic.id
     }
 
-    /// Makes the fact that a topic is, and nothing else of it.
+    /// Makes a topic of this id.
     pub(crate) fn pretend_topic(&self, topic: TopicId) {
-        let fact = Write::Put(topic_key(topic), Bytes::from_static(b"a topic"));
-        let change = Change { writes: vec![fact], ..Change::default() };
-        let made = self.metadata.backend().change(&change).now_or_never();
+        let name = topic.to_string();
+        let made = self.metadata.recreate_topic(topic, &name, &[0]).now_or_never();
         made.expect("the model does not wait").unwrap();
     }
 

@@ -4,6 +4,7 @@ use super::bridge::roll_back;
 use super::support::{Fault, World};
 use crate::Bridge;
 use crate::commit::{CommitEnd, Committer, LoadedTable, Staged, StagedFile};
+use crate::external::TableName;
 use crate::pointer::TablePointers;
 use crate::progress::Progress;
 use crate::sweep::{LostFiles, SweepRules, lost_files};
@@ -138,6 +139,51 @@ async fn folders_of_lost_creations_go_and_those_of_coming_ones_stay() {
     let before = world.store.keys().await;
     pass(&bridge).await;
     assert_eq!(world.store.keys().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_tables_files_stay_also_when_its_topic_has_another() {
+    let world = World::new();
+    let topic = world.topic("t", 1).await;
+    let bridge = swept_bridge(&world, 2);
+    world.append(topic, 0, 0..5);
+    let dropped = bridge.look("t").await.unwrap().unwrap().table;
+    bridge.drop_external(&TableName::new("kafka", "t")).await.unwrap();
+    let known = world.metadata.topic_by_id(topic).await.unwrap().unwrap();
+    let back = world.metadata.set_topic_configs(topic, &known.configs, Default::default());
+    back.await.unwrap();
+    let again = bridge.look("t").await.unwrap().unwrap().table;
+    assert_ne!(again.pointer.table_id, dropped.pointer.table_id);
+    let before = world.store.keys().await;
+    pass(&bridge).await;
+    assert_eq!(world.store.keys().await, before);
+    assert_eq!(world.rows(&dropped).await.len(), 5, "who has it open goes on");
+    let lost = lost_files(&world.store, &world.metadata, world.cluster).await.unwrap();
+    assert_eq!(lost, LostFiles::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_goes_on_behind_whatever_others_put_into_a_folder() {
+    let world = World::new();
+    let bridge = swept_bridge(&world, 2);
+    for name in ["t", "u"] {
+        let topic = world.topic(name, 1).await;
+        world.append(topic, 0, 0..5);
+        let table = bridge.look(name).await.unwrap().unwrap().table;
+        let key = format!("{}/zz/their.file", table.place.key());
+        world.store.objects.put(&key, vec![Bytes::from_static(b"rows")]).await.unwrap();
+    }
+    for _ in 0..3 {
+        bridge.env().sleep(HOUR).await;
+        let mut folders = 0;
+        while bridge.sweep_orphans().await.unwrap() {
+            folders += 1;
+            assert!(folders <= 2, "each folder is swept once");
+        }
+        assert_eq!(folders, 2);
+    }
+    let left = world.store.keys().await;
+    assert!(!left.iter().any(|key| key.ends_with("their.file")), "no version names it");
 }
 
 #[tokio::test(start_paused = true)]

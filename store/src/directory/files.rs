@@ -8,7 +8,7 @@
 //! sync.
 
 use super::file_system::{DirectoryEntry, FileSystem};
-use crate::key::{check_key, missing, outside};
+use crate::key::{check_key, check_listed_key, missing, outside};
 use crate::object::{ObjectMeta, PutOutcome};
 use bytes::Bytes;
 use floe_env::{Error, HashSet, Result};
@@ -91,6 +91,10 @@ impl<F: FileSystem> Files<F> {
 
     fn path(&self, key: &str) -> Result<PathBuf> {
         check_key(key)?;
+        self.path_of_checked(key)
+    }
+
+    fn path_of_checked(&self, key: &str) -> Result<PathBuf> {
         if key.split('/').next() == Some(TEMPORARY_FOLDER) {
             return Err(Error::invalid(format!("object key {key:?} is in the store's own folder")));
         }
@@ -212,7 +216,8 @@ impl<F: FileSystem> Files<F> {
 
     /// See [`ObjectStore::delete`](crate::ObjectStore::delete).
     pub(super) fn delete(&self, keys: &[String]) -> Result<()> {
-        let paths = keys.iter().map(|key| self.path(key)).collect::<Result<Vec<_>>>()?;
+        let path = |key: &String| check_listed_key(key).and_then(|()| self.path_of_checked(key));
+        let paths = keys.iter().map(path).collect::<Result<Vec<_>>>()?;
         let mut folders = BTreeSet::new();
         for path in &paths {
             let removed = self.file_system.remove(path);
@@ -268,8 +273,8 @@ impl<F: FileSystem> Walk<'_, F> {
     fn entry(&mut self, folder: &str, entry: &DirectoryEntry) -> io::Result<()> {
         let name = entry.name.trim_end_matches('/');
         let key = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
-        // Files that no put can have made are none of ours.
-        if check_key(&key).is_err() {
+        // What stands beside our folders is none of ours; in them, others may have put files.
+        if folder.is_empty() && check_key(&key).is_err() {
             return Ok(());
         }
         if entry.is_directory {

@@ -259,9 +259,28 @@ async fn the_stores_own_folder_and_clashing_names_are_refused() {
     assert_eq!(store.head("a").await.expect("head"), None);
     assert_eq!(store.head("a/b/c").await.expect("head"), None);
     store.delete(&["a/b/c".to_owned()]).await.expect("nothing to delete");
-    // What no put can have made is not listed.
-    std::fs::write(folder.path().join("a/not a key"), "x").expect("write");
+    // What stands beside the store's folders is none of its objects.
+    std::fs::write(folder.path().join("not a key"), "x").expect("write");
     assert_eq!(store.list("", None, 10).await.expect("list").len(), 1);
+}
+
+#[tokio::test]
+async fn what_others_have_put_is_listed_and_deleted() {
+    let folder = tempfile::tempdir().expect("folder");
+    let store = DirectoryStore::open(Env::current(), folder.path(), true).await.expect("open");
+    store.put("a/b", vec![Bytes::from_static(b"1")]).await.expect("put");
+    std::fs::create_dir(folder.path().join("a/city=New+York")).expect("make a folder");
+    for name in ["a/city=New+York/1%2F2", "a/not a key"] {
+        std::fs::write(folder.path().join(name), "x").expect("write");
+    }
+    let mut keys: Vec<String> = Vec::new();
+    while let [next] = &store.list("a", keys.last().map(String::as_str), 1).await.expect("list")[..]
+    {
+        keys.push(next.key.clone());
+    }
+    assert_eq!(keys, ["a/b", "a/city=New+York/1%2F2", "a/not a key"]);
+    store.delete(&keys).await.expect("delete");
+    assert_eq!(store.list("", None, 10).await.expect("list"), []);
 }
 
 #[tokio::test]

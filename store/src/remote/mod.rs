@@ -9,7 +9,7 @@ mod tests;
 
 pub use connect::Provider;
 
-use crate::key::{check_folder, check_key, check_range, missing, outside};
+use crate::key::{check_folder, check_key, check_listed_key, check_range, missing, outside};
 use crate::object::{ObjectMeta, ObjectStore, PutOutcome};
 use crate::options::StoreOptions;
 use async_trait::async_trait;
@@ -158,7 +158,11 @@ impl ObjectStore for RemoteStore {
         let folder = self.path_of_checked(check_folder(prefix)?)?;
         let folder = (!folder.as_ref().is_empty()).then_some(folder);
         let pages = match after.filter(|after| !after.is_empty()) {
-            Some(after) => self.remote.list_with_offset(folder.as_ref(), &self.path(after)?),
+            Some(after) => {
+                check_listed_key(after)?;
+                let after = self.path_of_checked(after)?;
+                self.remote.list_with_offset(folder.as_ref(), &after)
+            }
             None => self.remote.list(folder.as_ref()),
         };
         let found = pages.take(limit).try_collect::<Vec<_>>().await;
@@ -171,7 +175,8 @@ impl ObjectStore for RemoteStore {
     }
 
     async fn delete(&self, keys: &[String]) -> Result<()> {
-        let paths = keys.iter().map(|key| self.path(key)).collect::<Result<Vec<_>>>()?;
+        let path = |key: &String| check_listed_key(key).and_then(|()| self.path_of_checked(key));
+        let paths = keys.iter().map(path).collect::<Result<Vec<_>>>()?;
         let paths = futures::stream::iter(paths.into_iter().map(Ok)).boxed();
         let mut answers = self.remote.delete_stream(paths);
         let mut first_error = None;

@@ -33,6 +33,28 @@ async fn answering(status: u16, code: &str) -> RemoteStore {
     serve(Router::new().fallback(answer)).await
 }
 
+#[tokio::test]
+async fn what_others_have_put_is_listed_and_deleted() {
+    let remote: Arc<dyn Remote> = Arc::new(object_store::memory::InMemory::new());
+    let (url, prefix) = ("memory://x/prefix".to_owned(), "prefix".to_owned());
+    let store = RemoteStore { remote: remote.clone(), url, prefix };
+    for key in ["prefix/a/city=New+York/1%2F2", "prefix/a/not a key"] {
+        let path = Path::parse(key).expect("a path");
+        remote
+            .put_opts(&path, PutPayload::from_static(b"x"), PutOptions::default())
+            .await
+            .expect("put");
+    }
+    let mut keys: Vec<String> = Vec::new();
+    while let [next] = &store.list("a", keys.last().map(String::as_str), 1).await.expect("list")[..]
+    {
+        keys.push(next.key.clone());
+    }
+    assert_eq!(keys, ["a/city=New+York/1%2F2", "a/not a key"]);
+    store.delete(&keys).await.expect("delete");
+    assert_eq!(store.list("", None, 10).await.expect("list"), []);
+}
+
 async fn put_error(store: &RemoteStore) -> Error {
     let put = store.put("a/b", vec![Bytes::from_static(b"x")]).await;
     put.expect_err("the put must fail")

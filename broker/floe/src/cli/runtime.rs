@@ -32,9 +32,11 @@ where
 }
 
 fn build(name: &'static str, workers: usize, niceness: i32) -> Result<Runtime> {
+    // A thread begins with the niceness of the one that starts it, which may be of this runtime.
+    let own = rustix::process::getpriority_process(None).unwrap_or(0);
     let give_way = move || {
         // On Linux of the calling thread alone. Where it is refused, work is done all the same.
-        if let Err(error) = rustix::process::nice(niceness) {
+        if let Err(error) = rustix::process::setpriority_process(None, own + niceness) {
             tracing::debug!(%error, name, "a thread's priority was not lowered");
         }
     };
@@ -59,9 +61,10 @@ pub(super) fn run_command<T>(work: impl AsyncFnOnce(Env) -> T) -> Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use floe_env::Lane;
 
-    /// The niceness of the thread that runs a task: field 19 of proc(5).
-    async fn niceness() -> i32 {
+    /// The niceness of the thread that calls: field 19 of proc(5).
+    fn niceness() -> i32 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let behind_the_name = stat.rsplit_once(')').unwrap().1;
         behind_the_name.split_whitespace().nth(16).unwrap().parse().unwrap()
@@ -69,12 +72,19 @@ mod tests {
 
     #[test]
     fn background_threads_give_way_and_foreground_threads_do_not() {
-        for (wanted, runtime) in [0, BACKGROUND_NICENESS].map(|n| (n, build("test", 2, n).unwrap()))
-        {
-            let own = runtime.block_on(niceness());
-            let found = runtime.block_on(runtime.spawn(niceness())).unwrap();
-            assert_eq!(found - own, wanted);
-            runtime.shutdown_timeout(END_TIMEOUT);
-        }
+        let own = niceness();
+        let found = run_broker(|env| async move {
+            let mut found = Vec::new();
+            for lane in [Lane::Foreground, Lane::Background] {
+                let of_lane = env.clone();
+                let task = env.spawn("test", lane, async move {
+                    (niceness(), of_lane.blocking(niceness).await)
+                });
+                found.push(task.await.unwrap());
+            }
+            found
+        });
+        let nicer = own + BACKGROUND_NICENESS;
+        assert_eq!(found.unwrap(), [(own, own), (nicer, nicer)], "of tasks and of what blocks");
     }
 }

@@ -5,7 +5,7 @@ use crate::metrics::{
     ColumnLimit, DecodingMetrics, RequestKind, RequestOutcome, StoreMetrics, TableMetrics,
     TableState, UpkeepMetrics, set_total,
 };
-use floe_iceberg_bridge::{Bridge, DecodeCounts};
+use floe_iceberg_bridge::{Bridge, TableStatus};
 use floe_store::StoreCounts;
 use std::sync::atomic::Ordering;
 
@@ -28,8 +28,10 @@ pub(super) fn export_store(metrics: &StoreMetrics, counts: &StoreCounts) {
 
 /// Brings each table's state and lag into the metrics; tables that are gone leave them.
 pub(super) fn export_tables(metrics: &TableMetrics, bridge: &Bridge) {
+    let own = &bridge.config().namespace;
     let statuses = bridge.statuses();
-    let shown = statuses.into_iter().filter_map(|status| Some((status.shown_name()?, status)));
+    let shown =
+        statuses.into_iter().filter_map(|status| Some((series_name(own, &status)?, status)));
     let shown: Vec<_> = shown.collect();
     metrics.keep_only(&shown.iter().map(|(name, _)| name.as_str()).collect());
     for (name, status) in shown {
@@ -54,6 +56,12 @@ pub(super) fn export_tables(metrics: &TableMetrics, bridge: &Bridge) {
     }
 }
 
+/// A table's name, with its namespace where an engine has moved it out of that of topics' tables.
+fn series_name(own: &str, status: &TableStatus) -> Option<String> {
+    let (namespace, name) = (&status.namespace, status.shown_name()?);
+    Some(if namespace == own { name } else { format!("{namespace}.{name}") })
+}
+
 /// Brings what the upkeep of tables has done into the metrics.
 pub(super) fn export_upkeep(metrics: &UpkeepMetrics, bridge: &Bridge) {
     let counts = bridge.fold_counts();
@@ -70,8 +78,7 @@ pub(super) fn export_upkeep(metrics: &UpkeepMetrics, bridge: &Bridge) {
 
 /// Brings what limits kept out of tables' columns into the metrics.
 pub(super) fn export_decoding(metrics: &DecodingMetrics, bridge: &Bridge) {
-    let mut all = DecodeCounts::default();
-    bridge.statuses().iter().for_each(|status| all.add(&status.decoded));
+    let all = bridge.decode_counts();
     let limits = [
         (ColumnLimit::Columns, all.limits.leaf_columns),
         (ColumnLimit::ObjectKeys, all.limits.object_keys),

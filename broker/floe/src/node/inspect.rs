@@ -72,10 +72,7 @@ impl Inspect for BrokerInspect {
 
     async fn tables(&self) -> Result<Vec<TableView>> {
         let Some(bridge) = &self.bridge else { return Ok(Vec::new()) };
-        let namespace = &bridge.config().namespace;
-        let statuses = bridge.statuses().into_iter();
-        let mut views: Vec<_> =
-            statuses.filter_map(|status| table_view(namespace, status)).collect();
+        let mut views: Vec<_> = bridge.statuses().into_iter().filter_map(table_view).collect();
         views.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(views)
     }
@@ -86,10 +83,11 @@ impl Inspect for BrokerInspect {
             return Err(Error::invalid(format!("`{from}` is neither rewind nor from-here")));
         };
         let Some(bridge) = &self.bridge else { return Ok(None) };
-        let namespace = &bridge.config().namespace;
-        let inside = name.strip_prefix(namespace).and_then(|name| name.strip_prefix('.'));
-        let resumed = bridge.resume(inside.unwrap_or(name), from).await?;
-        Ok(resumed.and_then(|status| table_view(namespace, status)))
+        let own = bridge.config().namespace.as_str();
+        let inside = name.strip_prefix(own).and_then(|name| name.strip_prefix('.'));
+        let inside = inside.map(|inside| (own, inside)).or_else(|| name.split_once('.'));
+        let resumed = bridge.resume(inside.unwrap_or((own, name)), from).await?;
+        Ok(resumed.and_then(table_view))
     }
 
     async fn extents(
@@ -118,9 +116,9 @@ impl Inspect for BrokerInspect {
     }
 }
 
-fn table_view(namespace: &str, status: TableStatus) -> Option<TableView> {
+fn table_view(status: TableStatus) -> Option<TableView> {
     let small_file_ratio = small_file_ratio(&status);
-    let table = status.shown_name()?;
+    let (namespace, table) = (&status.namespace, status.shown_name()?);
     Some(TableView {
         name: format!("{namespace}.{table}"),
         topic: status.topic_name,
@@ -164,8 +162,7 @@ impl BrokerInspect {
         let table = self.bridge.as_ref().and_then(|bridge| {
             let statuses = bridge.statuses().into_iter();
             let own = statuses.filter(|status| status.topic == topic.topic.id);
-            let name = own.filter_map(|status| status.table).next()?;
-            Some(format!("{}.{name}", bridge.config().namespace))
+            own.filter_map(|status| Some(format!("{}.{}", status.namespace, status.table?))).next()
         });
         TopicView {
             name: topic.topic.name.clone(),

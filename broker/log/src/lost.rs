@@ -166,7 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_one_lost_is_said_until_a_batch_gets_in() {
-        let (mut lost, now) = (LostBatches::default(), Instant::now());
+        let (mut lost, now) = (LostBatches::default(), floe_env::Env::current().monotonic());
         lost.abandoned(&segment(vec![batch(1, 3, 7), batch(1, 3, 8)]), now);
         assert_eq!(said(&mut lost, 3, 9, now), Some(7));
         assert_eq!(said(&mut lost, 4, 0, now), None, "another epoch begins anew");
@@ -187,7 +187,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_remembered_is_bounded() {
-        let (mut lost, now) = (LostBatches::default(), Instant::now());
+        let (mut lost, now) = (LostBatches::default(), floe_env::Env::current().monotonic());
         for producer in 1..=REMEMBERED_MAX as i64 + 1 {
             lost.abandoned(&segment(vec![batch(producer, 0, 7)]), now);
         }

@@ -16,7 +16,7 @@
 
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
+    AbortedInRange, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
     PartitionState, ProducerState, Replacement, SegmentFacts, SegmentOutcome,
 };
 use async_trait::async_trait;
@@ -114,13 +114,14 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<Option<Vec<MarkerOutcome>>>;
 
     /// Aborted transactions whose marker is at or after `from` and whose first record is before
-    /// `until`, by the marker. Costs no more than those in the range, and one.
+    /// `until`, with the partition's ends at the same moment. Costs no more than those in the range,
+    /// and one. `None` if there is no such partition.
     async fn aborted(
         &self,
         partition: TopicPartition,
         from: i64,
         until: i64,
-    ) -> Result<Vec<AbortedTransaction>>;
+    ) -> Result<Option<AbortedInRange>>;
 
     /// Moves the log start forward to `offset`, at most to the high watermark, and drops extents
     /// that lie wholly below. Never moves it back. Answers the state afterwards.

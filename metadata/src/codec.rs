@@ -180,7 +180,7 @@ impl Writer {
     }
 }
 
-const REFUSALS: [Refusal; 9] = [
+const REFUSALS: [Refusal; 10] = [
     Refusal::UnknownPartition,
     Refusal::OutOfOrderSequence,
     Refusal::StaleProducerEpoch,
@@ -190,6 +190,7 @@ const REFUSALS: [Refusal; 9] = [
     Refusal::FencedTransaction,
     Refusal::NotInTransaction,
     Refusal::TransactionTooLarge,
+    Refusal::TooManyOpenTransactions,
 ];
 
 /// The index in [`REFUSALS`]; stored, so an entry never moves.
@@ -204,6 +205,7 @@ fn refusal_code(refusal: Refusal) -> u8 {
         Refusal::FencedTransaction => 6,
         Refusal::NotInTransaction => 7,
         Refusal::TransactionTooLarge => 8,
+        Refusal::TooManyOpenTransactions => 9,
     }
 }
 

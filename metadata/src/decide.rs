@@ -18,7 +18,7 @@ pub(crate) use markers::{MarkerRow, decide_marker};
 
 use crate::extent_runs::ExtentRuns;
 use crate::fresh::FreshExtent;
-use crate::producers::PartitionProducers;
+use crate::producers::{OPEN_TRANSACTIONS_MAX, PartitionProducers};
 use crate::rows::{
     BatchFacts, BatchOutcome, PartitionState, ProducerBatch, ProducerState, Refusal,
     RememberedBatch, SectionFacts, SectionOutcome, SegmentFacts, SegmentOutcome, TransactionBatch,
@@ -249,6 +249,9 @@ impl SectionDecision<'_> {
             }
             let known = self.row.producers.get(producer.id);
             match check_producer(known, producer, batch.transaction.as_ref()) {
+                Verdict::Accept if self.opens_too_many(batch, known) => {
+                    return BatchOutcome::Refused(Refusal::TooManyOpenTransactions);
+                }
                 Verdict::Accept => self.remember(batch, producer),
                 Verdict::Refuse(refusal) => return BatchOutcome::Refused(refusal),
                 Verdict::Duplicate(written) => {
@@ -286,6 +289,13 @@ impl SectionDecision<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the batch would open a transaction in a partition that has as many as it may.
+    fn opens_too_many(&self, batch: &BatchFacts, known: Option<&ProducerState>) -> bool {
+        batch.transaction.is_some()
+            && known.is_none_or(|known| known.transaction_start.is_none())
+            && self.row.producers.open_count() >= OPEN_TRANSACTIONS_MAX
     }
 
     fn remember(&mut self, batch: &BatchFacts, producer: &ProducerBatch) {
@@ -342,7 +352,8 @@ fn check_producer(
     let Some(known) = known else {
         // A transaction of KIP-890's second part begins every epoch, and so every sequence anew.
         let must_begin = transaction.is_some_and(|transaction| transaction.joins);
-        return match must_begin && batch.first_sequence != 0 {
+        let follows = batch.lost_sequence.is_some_and(|lost| is_behind(batch.first_sequence, lost));
+        return match (must_begin && batch.first_sequence != 0) || follows {
             true => Verdict::Refuse(Refusal::OutOfOrderSequence),
             false => Verdict::Accept,
         };
@@ -389,7 +400,11 @@ fn next_sequence(sequence: i32) -> i32 {
 
 /// True where the batch's last sequence is before the remembered one's first, on the circle.
 fn lies_before(batch: &ProducerBatch, remembered: &RememberedBatch) -> bool {
-    let distance = i64::from(remembered.first_sequence) - i64::from(batch.last_sequence);
-    let distance = distance.rem_euclid(SEQUENCE_MODULUS);
+    is_behind(remembered.first_sequence, batch.last_sequence)
+}
+
+/// True where a sequence comes after another, on the circle.
+pub fn is_behind(sequence: i32, other: i32) -> bool {
+    let distance = (i64::from(sequence) - i64::from(other)).rem_euclid(SEQUENCE_MODULUS);
     distance > 0 && distance < SEQUENCE_MODULUS / 2
 }

@@ -103,9 +103,10 @@ impl MetadataStore {
         expected: Option<Bytes>,
     ) -> Result<ChangeOutcome> {
         let offsets = self.scan_all(FactKey::new(&["offsets", group]).folder()).await?;
-        let mut writes = vec![Write::Delete(group_key(group))];
+        let (mut checks, mut writes) = self.drop_pending(group, None).await?;
+        writes.push(Write::Delete(group_key(group)));
         writes.extend(offsets.into_iter().map(|(key, _)| Write::Delete(key)));
-        let checks = vec![group_check(group, expected)];
+        checks.push(group_check(group, expected));
         self.change(&Change { checks, writes, ..Change::default() }).await
     }
 
@@ -151,7 +152,8 @@ impl MetadataStore {
         decoded.collect()
     }
 
-    /// Removes committed offsets together. `Rejected` if a check fails.
+    /// Removes committed offsets together, and those of open transactions. `Rejected` if a check
+    /// fails, or what waits for an end has changed.
     pub async fn delete_offsets(
         &self,
         group: &str,
@@ -159,11 +161,10 @@ impl MetadataStore {
         checks: impl IntoIterator<Item = Check> + Send,
     ) -> Result<ChangeOutcome> {
         let keys = partitions.iter().map(|partition| offset_key(group, *partition));
-        let change = Change {
-            checks: checks.into_iter().collect(),
-            writes: keys.map(Write::Delete).collect(),
-            ..Change::default()
-        };
+        let (mut all_checks, mut writes) = self.drop_pending(group, Some(partitions)).await?;
+        all_checks.extend(checks);
+        writes.extend(keys.map(Write::Delete));
+        let change = Change { checks: all_checks, writes, ..Change::default() };
         self.change(&change).await
     }
 

@@ -28,11 +28,11 @@ pub mod transactions;
 pub mod validate;
 
 pub use backend::Backend;
-pub use decide::REMEMBERED_BATCHES_MAX;
+pub use decide::{REMEMBERED_BATCHES_MAX, is_behind};
 pub use extent_runs::accepted_extents;
 pub use fresh::INDEXED_EXTENTS_MAX;
 pub use model::ModelBackend;
 pub use postgres::PostgresBackend;
-pub use producers::PACKED_PRODUCERS_MAX;
+pub use producers::{OPEN_TRANSACTIONS_MAX, PACKED_PRODUCERS_MAX};
 pub use sqlite::SqliteBackend;
 pub use store::MetadataStore;

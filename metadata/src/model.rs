@@ -14,18 +14,43 @@ use floe_env::{Env, Error, Result};
 use kfs::{BrokerEpoch, BrokerId, ProducerId, SegmentId, TopicPartition};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A metadata store in memory.
 #[derive(Debug)]
 pub struct ModelBackend {
     env: Env,
     state: Mutex<State>,
+    loses_end: AtomicBool,
+    aborted_reads: AtomicU64,
+    state_reads: AtomicU64,
 }
 
 impl ModelBackend {
     /// An empty store. Its clock is the environment's.
     pub fn new(env: Env) -> Self {
-        Self { env, state: Mutex::default() }
+        Self {
+            env,
+            state: Mutex::default(),
+            loses_end: AtomicBool::new(false),
+            aborted_reads: AtomicU64::new(0),
+            state_reads: AtomicU64::new(0),
+        }
+    }
+
+    /// The next end of a transaction is made, and its answer lost.
+    pub fn lose_next_end(&self) {
+        self.loses_end.store(true, Ordering::Relaxed);
+    }
+
+    /// How often aborted transactions were asked for.
+    pub fn aborted_reads(&self) -> u64 {
+        self.aborted_reads.load(Ordering::Relaxed)
+    }
+
+    /// How often partitions' states were asked for.
+    pub fn state_reads(&self) -> u64 {
+        self.state_reads.load(Ordering::Relaxed)
     }
 }
 

@@ -45,7 +45,7 @@ use crate::backend::Backend;
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
 use crate::fresh::FreshIndex;
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
+    AbortedInRange, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
     PartitionState, ProducerState, Replacement, SegmentFacts, SegmentOutcome,
 };
 use crate::validate;
@@ -235,7 +235,7 @@ impl Backend for PostgresBackend {
         partition: TopicPartition,
         from: i64,
         until: i64,
-    ) -> Result<Vec<AbortedTransaction>> {
+    ) -> Result<Option<AbortedInRange>> {
         with_retries!(self, sql => log::aborted(&sql, partition, from, until))
     }
 

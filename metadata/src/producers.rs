@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 
 /// Producers without an open transaction that a partition's own row holds at most.
 pub const PACKED_PRODUCERS_MAX: usize = 8;
+/// Transactions that are open in one partition at most: all of them stand in its row, which every
+/// commit writes.
+pub const OPEN_TRANSACTIONS_MAX: usize = 2_000;
 
 /// The producers of one partition: all that are packed, and of the spilled ones those asked for.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +82,11 @@ impl PartitionProducers {
     /// Where the earliest open transaction begins.
     pub(crate) fn earliest_open(&self) -> Option<i64> {
         self.known.values().filter_map(|known| known.state.transaction_start).min()
+    }
+
+    /// How many have a transaction open.
+    pub(crate) fn open_count(&self) -> usize {
+        self.known.values().filter(|known| known.state.transaction_start.is_some()).count()
     }
 
     /// Forgets those that last wrote before a time, ms, and have no open transaction; answers how

@@ -17,6 +17,9 @@ pub struct ProducerBatch {
     pub first_sequence: i32,
     /// Sequence of the batch's last record; wraps from 2^31 - 1 to 0.
     pub last_sequence: i32,
+    /// An earlier batch of the same epoch, from this sequence on, did not get into the log and may
+    /// still come again: a partition that knows nothing of the producer takes none behind it.
+    pub lost_sequence: Option<i32>,
 }
 
 /// The transaction that a batch wants to be part of.
@@ -100,10 +103,12 @@ pub enum Refusal {
     NotInTransaction,
     /// The transaction has as many partitions as one may have.
     TransactionTooLarge,
+    /// The partition has as many open transactions as one may have.
+    TooManyOpenTransactions,
 }
 
 impl Refusal {
-    /// True where the transactional id decided, before the partition's log was asked.
+    /// True where a batch was not let into its transaction, whatever its sequence was.
     pub fn is_of_transaction(self) -> bool {
         matches!(
             self,
@@ -111,6 +116,7 @@ impl Refusal {
                 | Self::FencedTransaction
                 | Self::NotInTransaction
                 | Self::TransactionTooLarge
+                | Self::TooManyOpenTransactions
         )
     }
 }
@@ -279,6 +285,15 @@ pub struct AbortedTransaction {
     pub last_stable_offset: i64,
 }
 
+/// The aborted transactions of a range of offsets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbortedInRange {
+    /// The partition: what is below its log start is forgotten.
+    pub state: PartitionState,
+    /// By their markers.
+    pub transactions: Vec<AbortedTransaction>,
+}
+
 /// The end of a producer's transaction on one partition, as it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkerFacts {
@@ -290,6 +305,8 @@ pub struct MarkerFacts {
     pub epoch: ProducerEpoch,
     /// Commit, or abort.
     pub commit: bool,
+    /// An open transaction is ended only where the epoch is above the partition's.
+    pub raises_epoch: bool,
     /// The coordinator's epoch.
     pub coordinator_epoch: i32,
     /// Whose clock the topic goes by: the marker says so.
@@ -297,12 +314,12 @@ pub struct MarkerFacts {
 }
 
 /// What became of one marker; no other is affected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MarkerOutcome {
     /// It is in the log, and the transaction over.
     Written {
-        /// Its offset.
-        offset: i64,
+        /// The marker, in the log from now on.
+        marker: Extent,
         /// The partition afterwards.
         state: PartitionState,
     },

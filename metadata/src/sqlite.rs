@@ -32,7 +32,7 @@ use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence, PartitionCh
 use crate::fresh::FreshIndex;
 use crate::producers::is_expired;
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
+    AbortedInRange, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
     PartitionState, ProducerState, Replacement, SegmentFacts, SegmentOutcome,
 };
 use crate::validate;
@@ -240,7 +240,7 @@ impl Backend for SqliteBackend {
         partition: TopicPartition,
         from: i64,
         until: i64,
-    ) -> Result<Vec<AbortedTransaction>> {
+    ) -> Result<Option<AbortedInRange>> {
         self.readers.call(move |sql| log::aborted(sql, partition, from, until)).await
     }
 

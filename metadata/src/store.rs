@@ -69,7 +69,7 @@ impl MetadataStore {
     }
 
     /// Tells the observer where `made` under this handle's own fence failed for it.
-    fn observed<T>(&self, fence: Option<&Fence>, made: Result<T>) -> Result<T> {
+    pub(crate) fn observed<T>(&self, fence: Option<&Fence>, made: Result<T>) -> Result<T> {
         let is_fenced = made.as_ref().is_err_and(|error| error.kind() == ErrorKind::Fenced);
         if is_fenced
             && fence == self.fence.as_ref()
@@ -288,14 +288,15 @@ impl MetadataStore {
         self.observed(fence, expired)
     }
 
-    /// See [`Backend::aborted`].
+    /// See [`Backend::aborted`]; none where there is no such partition.
     pub async fn aborted(
         &self,
         partition: TopicPartition,
         from: i64,
         until: i64,
     ) -> Result<Vec<AbortedTransaction>> {
-        self.backend.aborted(partition, from, until).await
+        let found = self.backend.aborted(partition, from, until).await?;
+        Ok(found.map(|found| found.transactions).unwrap_or_default())
     }
 
     /// See [`Backend::advance_log_start`].

@@ -16,6 +16,7 @@ mod layer_two;
 mod mixed_end;
 mod serial_order;
 mod transaction_offsets;
+mod transaction_races;
 mod transactions;
 
 use crate::backend::Backend;
@@ -92,9 +93,10 @@ cases! {
         many_open_transactions_in_a_partition, markers_among_fresh_extents,
         markers_are_merged_and_dropped, an_end_takes_all_that_joined,
         a_marker_alone_ends_what_hangs, records_of_an_open_transaction_are_deleted,
-        ids_are_listed_and_forgotten,
-        joins_race_ends;
-    transaction_offsets: offsets_wait_for_the_end, later_offsets_win;
+        ids_are_listed_and_forgotten;
+    transaction_races: a_late_end_does_nothing_to_the_next_transaction, joins_race_ends;
+    transaction_offsets: offsets_wait_for_the_end, later_offsets_win,
+        deleted_offsets_do_not_come_back;
     fences: closed_epochs_change_nothing, fences_of_absent_facts;
 }
 
@@ -284,6 +286,7 @@ pub fn idempotent(
         epoch: ProducerEpoch(epoch),
         first_sequence,
         last_sequence: (last % (1 << 31)) as i32,
+        lost_sequence: None,
     };
     BatchFacts { producer: Some(producer), ..plain(record_count) }
 }

@@ -57,6 +57,9 @@ pub struct TransactionRow {
     pub timeout_ms: i32,
     /// What it is doing.
     pub state: TransactionState,
+    /// Transactions that it has begun: none of its rows is another one's again, so that a change
+    /// of a transaction that comes late does nothing to the next one.
+    pub begun: u64,
     /// When the open or last transaction began, by the store's clock, ms; -1 if there was none.
     pub started_ms: i64,
     /// When the row was last changed, by the store's clock, ms.
@@ -86,6 +89,7 @@ impl TransactionRow {
             last_producer: None,
             timeout_ms,
             state: TransactionState::Empty,
+            begun: 0,
             started_ms: -1,
             updated_ms: now_ms,
             partitions: BTreeSet::new(),
@@ -126,6 +130,7 @@ impl TransactionRow {
     pub fn begin(&mut self, now_ms: i64) {
         if self.state != TransactionState::Ongoing {
             self.state = TransactionState::Ongoing;
+            self.begun = self.begun.saturating_add(1);
             self.started_ms = now_ms;
         }
         self.updated_ms = now_ms;
@@ -143,6 +148,8 @@ struct Stored {
     last_producer: Option<i64>,
     timeout_ms: i32,
     state: TransactionState,
+    #[serde(default)]
+    begun: u64,
     started_ms: i64,
     updated_ms: i64,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -164,6 +171,7 @@ impl From<TransactionRow> for Stored {
             last_producer: row.last_producer.map(|producer| producer.0),
             timeout_ms: row.timeout_ms,
             state: row.state,
+            begun: row.begun,
             started_ms: row.started_ms,
             updated_ms: row.updated_ms,
             partitions,
@@ -188,6 +196,7 @@ impl From<Stored> for TransactionRow {
             last_producer: stored.last_producer.map(ProducerId),
             timeout_ms: stored.timeout_ms,
             state: stored.state,
+            begun: stored.begun,
             started_ms: stored.started_ms,
             updated_ms: stored.updated_ms,
             partitions: partitions.collect(),

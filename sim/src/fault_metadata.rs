@@ -10,7 +10,7 @@ use floe_env::Result;
 use floe_metadata::Backend;
 use floe_metadata::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence, Write};
 use floe_metadata::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
+    AbortedInRange, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
     PartitionState, ProducerState, Replacement, SegmentFacts, SegmentOutcome,
 };
 use futures::FutureExt;
@@ -20,7 +20,8 @@ use std::sync::Arc;
 /// The facts that are tables' pointers.
 const TABLES: &str = "tables/";
 /// The facts that clients or readers can see: who writes them must hold a registration.
-const VISIBLE: [&str; 4] = ["topics/", "groups/", "offsets/", TABLES];
+const VISIBLE: [&str; 6] =
+    ["topics/", "groups/", "offsets/", "transactions/", "pending-offsets/", TABLES];
 
 /// One life's handle on the metadata.
 #[derive(Clone)]
@@ -249,11 +250,23 @@ impl Backend for FaultMetadata {
         change: &Change,
         markers: &[MarkerFacts],
     ) -> Result<Option<Vec<MarkerOutcome>>> {
-        let mut markers = markers.to_vec();
-        if self.plant == Plant::TornEnd {
-            markers.truncate(1);
-        }
-        call!(self, end_transaction, Change, markers.len().to_string(), change, markers)
+        let (server, audit, plant) = (self.server.clone(), self.audit.clone(), self.plant);
+        let (change, markers) = plant.ended(change, markers);
+        let what = markers.len().to_string();
+        let work = move || {
+            async move {
+                let standing = audit.standing(change.fence.as_ref()).await;
+                let fence = plant.fence(change.fence.as_ref()).cloned();
+                let made = Change { fence, ..change };
+                let outcomes = server.backend().await.end_transaction(&made, &markers).await?;
+                if outcomes.is_some() {
+                    audit.applied(standing, format_args!("an end of a transaction"));
+                }
+                Ok(outcomes)
+            }
+            .boxed()
+        };
+        self.link.call("end_transaction", Effects::Change, what, work).await
     }
 
     async fn aborted(
@@ -261,7 +274,7 @@ impl Backend for FaultMetadata {
         partition: TopicPartition,
         from: i64,
         until: i64,
-    ) -> Result<Vec<AbortedTransaction>> {
+    ) -> Result<Option<AbortedInRange>> {
         call!(self, aborted, Read, partition.to_string(), partition, from, until)
     }
 

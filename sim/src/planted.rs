@@ -95,6 +95,8 @@ pub enum Plant {
     LastTransactionIsLost,
     /// The end of a transaction reaches its first partition alone.
     TornEnd,
+    /// The end of a transaction leaves out the offsets of groups that it commits.
+    EndForgetsOffsets,
     /// A commit does not ask whether a batch's transaction is still open.
     LateBatchesAreLetIn,
 }

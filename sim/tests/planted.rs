@@ -62,7 +62,8 @@ fn a_commit_without_the_fence_check() {
 
 #[test]
 fn other_changes_without_the_fence_check() {
-    all_are_found_from(1, Plant::ChangeWithoutFence, &["a log start of", "a merge of"]);
+    let by = ["a log start of", "a merge of", "an end of a transaction"];
+    all_are_found_from(1, Plant::ChangeWithoutFence, &by);
 }
 
 #[test]
@@ -185,6 +186,11 @@ fn a_transaction_that_was_not_synced() {
 #[test]
 fn an_end_that_is_torn() {
     is_found(Plant::TornEnd, &["Committed in", "Unknown in", "stuck: client"]);
+}
+
+#[test]
+fn an_end_without_its_offsets() {
+    is_found(Plant::EndForgetsOffsets, &["offset of transaction"]);
 }
 
 #[test]

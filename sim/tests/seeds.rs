@@ -130,7 +130,7 @@ impl Sum {
     }
 
     /// What must happen in some seed, or a check has nothing to look at; with how often it did.
-    fn needed(&self) -> [(&'static str, u64); 10] {
+    fn needed(&self) -> [(&'static str, u64); 11] {
         let Self { lives, counts, .. } = self;
         [
             ("failed starts", lives.failed_starts.into()),

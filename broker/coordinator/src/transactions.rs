@@ -148,12 +148,11 @@ fn settle_added(
     Ok(added)
 }
 
-/// The abort of a transaction that has been open for too long: its producer is fenced, and may ask
-/// for the new epoch by the old one. `None` where it may go on.
+/// The abort of a transaction that has been open for too long. `None` where it may go on.
 pub fn time_out(row: &TransactionRow, now_ms: i64) -> Option<(TransactionRow, Ending)> {
     let deadline_ms = row.started_ms.saturating_add(row.timeout_ms.into());
     let is_due = row.state == TransactionState::Ongoing && deadline_ms <= now_ms;
-    is_due.then(|| fence(row, Some(row.epoch), now_ms))
+    is_due.then(|| fence(row, now_ms))
 }
 
 /// Whether a transactional id may be forgotten: nothing is open, and it has been idle for so long.
@@ -161,14 +160,11 @@ pub fn is_expired(row: &TransactionRow, now_ms: i64, expiration_ms: i64) -> bool
     row.state != TransactionState::Ongoing && now_ms.saturating_sub(row.updated_ms) >= expiration_ms
 }
 
-/// Aborts what is open with a raised epoch.
-fn fence(
-    row: &TransactionRow,
-    last_epoch: Option<ProducerEpoch>,
-    now_ms: i64,
-) -> (TransactionRow, Ending) {
+/// Aborts what is open with a raised epoch: its producer is fenced, and may ask for the new epoch
+/// by the old one, until somebody else is given one.
+fn fence(row: &TransactionRow, now_ms: i64) -> (TransactionRow, Ending) {
     let epoch = ProducerEpoch(row.epoch.0.saturating_add(1));
-    let closed = closed(row, false, now_ms);
+    let (last_epoch, closed) = (Some(row.epoch), closed(row, false, now_ms));
     let after = TransactionRow { epoch, last_epoch, last_producer: None, ..closed };
     (after, Ending { commit: false, producer: row.producer, epoch })
 }

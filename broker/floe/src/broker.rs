@@ -9,6 +9,7 @@ use crate::metrics::Metrics;
 use crate::producer_ids::ProducerIds;
 use crate::recompression::Recompression;
 use crate::topics::{KnownTopic, Topics};
+use crate::transactions::DoubtfulEnds;
 use crate::{api, topic_names};
 use floe_env::{Background, Env, Result, Shutdown};
 use floe_iceberg_bridge::Bridge;
@@ -83,6 +84,7 @@ pub struct Broker {
     pub(crate) registry: Registry,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) fetch_sessions: FetchSessions,
+    pub(crate) doubtful_ends: DoubtfulEnds,
     pub(crate) recompression: Recompression,
     pub(crate) shutdown: Shutdown,
     /// Memory for requests of all connections, in units of [`MEMORY_UNIT_BYTES`].
@@ -133,6 +135,7 @@ impl Broker {
             .clamp(1, Semaphore::MAX_PERMITS);
         Ok(Arc::new(Self {
             fetch_sessions: FetchSessions::new(env.clone()),
+            doubtful_ends: DoubtfulEnds::default(),
             tables: OnceLock::new(),
             env,
             identity,

@@ -152,7 +152,7 @@ async fn handle(broker: &Arc<Broker>, frame: Bytes, host: &Arc<str>) -> Reply {
         client_id: header.client_id.as_deref().unwrap_or_default().into(),
         client_host: host.clone(),
         principal: Principal::anonymous(),
-        intended: request.intended.clone(),
+        beyond: request.beyond.clone(),
         metrics: broker.metrics.clone(),
     };
     match api::handle(broker.clone(), context, request).await {

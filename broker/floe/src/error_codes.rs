@@ -68,6 +68,8 @@ pub(crate) fn refusal_code(refusal: Refusal) -> ErrorCode {
         // Kafka tells producers of the lower epoch, so that they can abort and go on.
         Refusal::FencedTransaction => ErrorCode::InvalidProducerEpoch,
         Refusal::NotInTransaction | Refusal::TransactionTooLarge => ErrorCode::TransactionAbortable,
+        // Kafka's for what a coordinator does not allow just now: every client sends it again.
+        Refusal::TooManyOpenTransactions => ErrorCode::NotEnoughReplicas,
     }
 }
 

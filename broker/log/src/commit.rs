@@ -4,6 +4,7 @@
 use crate::append::{AppendError, AppendResult, Appended, Observer};
 use crate::blocks::{BlockCache, BlocksKey};
 use crate::extents::to_blocks;
+use crate::lost::LostBatches;
 use crate::open_segment::{SealedSection, WaitingRequest};
 use crate::partitions::Partitions;
 use bytes::Bytes;
@@ -61,6 +62,7 @@ pub(crate) struct Committer {
     pub(crate) cache: BlockCache,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) progress: Arc<Progress>,
+    pub(crate) lost: Mutex<LostBatches>,
 }
 
 /// What the writer learns of the segments in flight.
@@ -214,12 +216,12 @@ impl Committer {
             Decision::Refused(error) => {
                 // Nothing asks for this commit again, so it is as good as abandoned.
                 tracing::error!(segment = %id, %error, "segment not marked abandoned");
-                self.answer_all(segment, &AppendError::Retry(failure.to_owned()));
+                self.lose(segment, failure);
             }
             Decision::Made(SegmentOutcome::Committed(outcomes)) => self.finish(segment, outcomes),
             Decision::Made(SegmentOutcome::Abandoned) => {
                 let key = format!("{}/{}", self.root, segment.facts.key);
-                self.answer_all(segment, &AppendError::Retry(failure.to_owned()));
+                self.lose(segment, failure);
                 // An upload that arrives later still is removed with the broker's epoch.
                 if let Err(error) = self.store.delete(&[key]).await {
                     tracing::debug!(segment = %id, %error, "abandoned object not deleted yet");
@@ -230,7 +232,9 @@ impl Committer {
 
     async fn commit(&self, group: Vec<InFlight>) {
         let started = self.env.monotonic();
-        let facts: Vec<SegmentFacts> = group.iter().map(|segment| segment.facts.clone()).collect();
+        let mut facts: Vec<SegmentFacts> =
+            group.iter().map(|segment| segment.facts.clone()).collect();
+        facts.iter_mut().for_each(|segment| self.lost.lock().mark(segment, started));
         let outcomes = self
             .until_decided("commit segments", || self.metadata.commit_segments(&self.fence, &facts))
             .await;
@@ -248,10 +252,7 @@ impl Committer {
         for (segment, outcome) in group.into_iter().zip(outcomes) {
             match outcome {
                 SegmentOutcome::Committed(sections) => self.finish(segment, sections),
-                SegmentOutcome::Abandoned => {
-                    let error = AppendError::Retry("the segment was abandoned".to_owned());
-                    self.answer_all(segment, &error);
-                }
+                SegmentOutcome::Abandoned => self.lose(segment, "the segment was abandoned"),
             }
         }
     }
@@ -305,6 +306,8 @@ impl Committer {
         let sections = segment.sections.into_iter().zip(&segment.facts.sections).zip(outcomes);
         for ((section, facts), outcome) in sections {
             let partition = section.partition;
+            let now = self.env.monotonic();
+            self.lost.lock().decided(partition, &facts.batches, &outcome.batches, now);
             self.publish(&object, section, &facts.batches, &outcome);
             results.insert(partition, section_results(&outcome));
         }
@@ -338,6 +341,12 @@ impl Committer {
             }
         }
         self.partitions.committed(section.partition, state, extents);
+    }
+
+    /// Answers the requests of a segment that is not in the log: they may come again.
+    fn lose(&self, segment: InFlight, failure: &str) {
+        self.lost.lock().abandoned(&segment.facts, self.env.monotonic());
+        self.answer_all(segment, &AppendError::Retry(failure.to_owned()));
     }
 
     fn answer_all(&self, segment: InFlight, error: &AppendError) {

@@ -21,6 +21,7 @@ mod keys;
 mod load_budget;
 mod loads;
 mod log;
+mod lost;
 pub mod merge;
 mod open_segment;
 mod partitions;

@@ -111,6 +111,7 @@ impl Log {
             cache: cache.clone(),
             observer,
             progress: progress.clone(),
+            lost: parking_lot::Mutex::default(),
         };
         let tasks = vec![
             env.spawn("log writer", Lane::Foreground, writer.run(waiting_requests, shutdown)),
@@ -203,6 +204,11 @@ impl Log {
     /// fetches see it.
     pub fn observe(&self, partition: TopicPartition, state: PartitionState) {
         self.0.reader.partitions.observe(partition, state);
+    }
+
+    /// Takes in the end of a transaction in a partition: its marker, and the partition's ends then.
+    pub fn ended(&self, partition: TopicPartition, state: PartitionState, marker: Extent) {
+        self.0.reader.partitions.committed(partition, state, vec![marker]);
     }
 
     /// The partition's ends as the store has them now. `None` if there is no such partition.

@@ -3,8 +3,8 @@
 //! newer one, so that no client ever sees a watermark go back.
 
 use floe_env::HashMap;
-use floe_metadata::rows::{Extent, PartitionState};
-use kfs::TopicPartition;
+use floe_metadata::rows::{Extent, PartitionState, Place};
+use kfs::{OffsetMode, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -69,7 +69,8 @@ impl Partitions {
         }
     }
 
-    /// Takes in the state after a commit of this broker and the extents that the commit made.
+    /// Takes in the state after a commit of this broker, or the end of a transaction, and the
+    /// extents that it made.
     pub(crate) fn committed(
         &self,
         partition: TopicPartition,
@@ -110,6 +111,17 @@ impl Partitions {
         let entry = entry.lock();
         let Some(first) = entry.find(offset) else { return Vec::new() };
         entry.window.iter().skip(first).take(limit).cloned().collect()
+    }
+
+    /// True where no transaction was aborted whose records may lie between these offsets, as far as
+    /// is known here: from the first to the partition's end, `until`, everything that could be an
+    /// abort's marker is remembered, and nothing is.
+    pub(crate) fn has_no_aborts(&self, partition: TopicPartition, from: i64, until: i64) -> bool {
+        let entry = self.entry(partition);
+        let entry = entry.lock();
+        let reaches_end = entry.window.back().is_some_and(|last| last.last_offset + 1 >= until);
+        let Some(first) = entry.find(from).filter(|_| reaches_end) else { return false };
+        entry.window.iter().skip(first).all(|extent| !may_abort(extent))
     }
 
     /// Forgets the extents of a partition: they have been replaced, or one of their objects is
@@ -167,6 +179,17 @@ impl Entry {
         let index = self.window.partition_point(|extent| extent.last_offset < offset);
         let extent = self.window.get(index)?;
         (extent.base_offset <= offset).then_some(index)
+    }
+}
+
+/// Whether an extent is an abort's marker, or may hold one: merged objects do.
+fn may_abort(extent: &Extent) -> bool {
+    match &extent.place {
+        Place::Marker { commit, .. } => !commit,
+        Place::Range { .. } => {
+            extent.has_transactional && extent.offset_mode == OffsetMode::Absolute
+        }
+        Place::Hole => false,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::partitions::Partitions;
 use bytes::{Bytes, BytesMut};
 use floe_env::{Env, Error, ErrorKind, Result};
 use floe_metadata::Backend;
-use floe_metadata::rows::{AbortedTransaction, Extent, PartitionState};
+use floe_metadata::rows::{AbortedInRange, AbortedTransaction, Extent, PartitionState};
 use floe_store::ObjectStore;
 use kfs::{BatchView, TopicPartition};
 use std::sync::Arc;
@@ -158,8 +158,9 @@ impl Reader {
     pub(crate) async fn look(&self, from: FetchFrom) -> Result<Looked, FetchError> {
         let state = self.ends(from).await?;
         let first = || self.partitions.extents(from.partition, from.offset, 1).into_iter().next();
+        // What is in no object, as a marker, is made here.
         let is_written =
-            |extent: Arc<Extent>| cache_key(&extent).is_some_and(|key| self.cache.is_written(&key));
+            |extent: Arc<Extent>| cache_key(&extent).is_none_or(|key| self.cache.is_written(&key));
         let origin = if from.offset >= from.end(&state) {
             None
         } else if first().is_some_and(is_written) {
@@ -180,7 +181,10 @@ impl Reader {
             records => records?,
         };
         let mut aborted = Vec::new();
-        if from.committed_only && records.has_transactional {
+        if from.committed_only
+            && records.has_transactional
+            && !self.partitions.has_no_aborts(from.partition, from.offset, state.high_watermark)
+        {
             aborted = self.aborted(from, records.end).await?;
         }
         // Extents come with newer ends than were known before, and may reach beyond those.
@@ -198,11 +202,12 @@ impl Reader {
         from: FetchFrom,
         end: i64,
     ) -> Result<Vec<AbortedTransaction>, FetchError> {
-        let aborted = self.metadata.aborted(from.partition, from.offset, end).await?;
+        let found = self.metadata.aborted(from.partition, from.offset, end).await?;
+        let AbortedInRange { state, transactions } = found.ok_or(FetchError::UnknownPartition)?;
+        let state = self.partitions.observe(from.partition, state);
         // What is told of aborted records goes with them: it was all there if they are still.
-        let state = self.state(from.partition).await?.ok_or(FetchError::UnknownPartition)?;
         match state.log_start_offset <= from.offset {
-            true => Ok(aborted),
+            true => Ok(transactions),
             false => Err(FetchError::OffsetOutOfRange(state)),
         }
     }

@@ -4,27 +4,32 @@
 //! 4.1's schemas), re-exported here with their enums. Hand-written on top: response frames with the
 //! right header, the answer to ApiVersions requests of an unknown version (KIP-511), the rule for
 //! features whose lowest level is 0, and versions that Kafka has added since: ListOffsets 11,
-//! OffsetCommit 10 and OffsetFetch 10, which name topics by id, ApiVersions 5, which names the
-//! broker that is meant, DeleteGroups 3 and DescribeLogDirs 5.
+//! OffsetCommit 10, OffsetFetch 10 and TxnOffsetCommit 6, which name topics by id, ApiVersions 5,
+//! which names the broker that is meant, WriteTxnMarkers 2, which names the version of
+//! transactions, DeleteGroups 3 and DescribeLogDirs 5.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::WireError;
 use crate::error_code::ErrorCode;
 use crate::frame::{LENGTH_BYTES, Response};
+use uuid::Uuid;
 
 pub use kafka_protocol::messages::*;
 pub use kafka_protocol::protocol::{
     Decodable, Encodable, HeaderVersion, Message, Request as RequestMessage, StrBytes, VersionRange,
 };
 
+mod beyond;
 mod intended_broker;
+mod marker_versions;
 mod newer_answers;
 mod reader;
 #[cfg(test)]
 mod tests;
 mod topic_ids;
 
+pub use beyond::Beyond;
 pub use intended_broker::IntendedBroker;
 
 /// Bytes reserved for a response whose size is not computed first.
@@ -38,39 +43,47 @@ const DELETE_GROUPS_STRUCTURE_MAX: i16 = DeleteGroupsRequest::VERSIONS.max;
 const DESCRIBE_LOG_DIRS_STRUCTURE_MAX: i16 = DescribeLogDirsRequest::VERSIONS.max;
 /// The answer of ApiVersions 5 is that of version 4.
 const API_VERSIONS_STRUCTURE_MAX: i16 = ApiVersionsResponse::VERSIONS.max;
+/// The answer of WriteTxnMarkers 2 is that of version 1.
+const WRITE_TXN_MARKERS_STRUCTURE_MAX: i16 = WriteTxnMarkersResponse::VERSIONS.max;
 
 /// The version at which the message layer reads and writes what is `version` on the wire.
 fn structure_version(api: ApiKey, version: i16) -> i16 {
     match api {
         ApiKey::ListOffsets => version.min(LIST_OFFSETS_STRUCTURE_MAX),
         ApiKey::ApiVersions => version.min(API_VERSIONS_STRUCTURE_MAX),
+        ApiKey::WriteTxnMarkers => version.min(WRITE_TXN_MARKERS_STRUCTURE_MAX),
         ApiKey::DeleteGroups => version.min(DELETE_GROUPS_STRUCTURE_MAX),
         ApiKey::DescribeLogDirs => version.min(DESCRIBE_LOG_DIRS_STRUCTURE_MAX),
         _ => version,
     }
 }
 
-/// Decodes the body of a request, which `check` has accepted. What follows it stays in `body`. Only
-/// ApiVersions says which broker is meant.
+/// Decodes the body of a request, which `check` has accepted. What follows it stays in `body`.
 pub(crate) fn decode_request(
     api: ApiKey,
     version: i16,
     body: &mut Bytes,
-) -> Result<(RequestKind, IntendedBroker), String> {
-    let anyone = |request| (request, IntendedBroker::default());
+) -> Result<(RequestKind, Beyond), String> {
+    let whole = |request| (request, Beyond::default());
     let decoded = match api {
         ApiKey::OffsetCommit if version >= topic_ids::SINCE => {
-            topic_ids::offset_commit(body).map(anyone)
+            topic_ids::offset_commit(body).map(whole)
         }
         ApiKey::OffsetFetch if version >= topic_ids::SINCE => {
-            topic_ids::offset_fetch(body).map(anyone)
+            topic_ids::offset_fetch(body).map(whole)
+        }
+        ApiKey::TxnOffsetCommit if version >= topic_ids::TXN_SINCE => {
+            topic_ids::txn_offset_commit(body)
+        }
+        ApiKey::WriteTxnMarkers if version >= marker_versions::SINCE => {
+            marker_versions::write_txn_markers(body)
         }
         ApiKey::ApiVersions if version >= intended_broker::SINCE => {
             intended_broker::api_versions(body)
         }
         _ => {
             return RequestKind::decode(api, body, structure_version(api, version))
-                .map(anyone)
+                .map(whole)
                 .map_err(|error| format!("{error:#}"));
         }
     };
@@ -177,6 +190,23 @@ pub fn encode_describe_log_dirs(
     }
     let put = |frame: &mut BytesMut| newer_answers::describe_log_dirs(frame, body);
     encode_by_hand(ApiKey::DescribeLogDirs, version, correlation_id, put)
+}
+
+/// A TxnOffsetCommit response; that of version 6 has topics' ids, which are these, for their names.
+///
+/// # Errors
+/// As [`encode_response`], and where there is not an id for each topic.
+pub fn encode_txn_offset_commit(
+    version: i16,
+    correlation_id: i32,
+    body: &TxnOffsetCommitResponse,
+    topic_ids: &[Uuid],
+) -> Result<Response, WireError> {
+    if version < topic_ids::TXN_SINCE {
+        return encode_response(ApiKey::TxnOffsetCommit, version, correlation_id, body);
+    }
+    let put = |frame: &mut BytesMut| newer_answers::txn_offset_commit(frame, body, topic_ids);
+    encode_by_hand(ApiKey::TxnOffsetCommit, version, correlation_id, put)
 }
 
 /// A response frame whose body `put` writes.

@@ -15,7 +15,7 @@ use bytes::{Buf, Bytes};
 use crate::check;
 use crate::error::{CheckError, WireError};
 use crate::messages::api_versions_response::ApiVersion;
-use crate::messages::{self, ApiKey, IntendedBroker, RequestKind, StrBytes, VersionRange};
+use crate::messages::{self, ApiKey, Beyond, RequestKind, StrBytes, VersionRange};
 use crate::schema;
 
 #[cfg(test)]
@@ -47,8 +47,8 @@ pub struct Request {
     /// The body. Its byte fields are slices of the frame, which lives as long as they do: copy what
     /// must outlive the request.
     pub body: RequestKind,
-    /// The broker that the client means; only ApiVersions from version 5 on says it.
-    pub intended: IntendedBroker,
+    /// What the body's structure has no place for.
+    pub beyond: Beyond,
     /// Bytes of the whole frame, without its length prefix.
     pub frame_bytes: usize,
 }
@@ -160,9 +160,9 @@ pub fn decode(frame: Bytes, supported: &Registry) -> Result<ParsedRequest, WireE
         version,
         source,
     })?;
-    let (body, intended) = messages::decode_request(api, version, &mut rest)
+    let (body, beyond) = messages::decode_request(api, version, &mut rest)
         .map_err(|reason| WireError::Decode { api, version, reason })?;
-    Ok(ParsedRequest::Request(Request { header, api, body, intended, frame_bytes }))
+    Ok(ParsedRequest::Request(Request { header, api, body, beyond, frame_bytes }))
 }
 
 /// Takes key, version and correlation id off the front of `rest`.

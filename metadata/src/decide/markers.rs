@@ -23,7 +23,11 @@ pub(crate) fn decide_marker(
     now_ms: i64,
 ) -> (MarkerOutcome, Option<MarkerRow>) {
     let known = row.producers.get(marker.producer);
-    if known.is_some_and(|known| known.epoch > marker.epoch) {
+    let is_stale = |known: &ProducerState| {
+        let must_raise = marker.raises_epoch && known.transaction_start.is_some();
+        known.epoch > marker.epoch || (must_raise && known.epoch == marker.epoch)
+    };
+    if known.is_some_and(is_stale) {
         return (MarkerOutcome::StaleEpoch, None);
     }
     let offset = row.state.high_watermark;
@@ -52,7 +56,8 @@ pub(crate) fn decide_marker(
         last_stable_offset: row.state.last_stable_offset,
     });
     let extent = marker_extent(marker, offset, now_ms);
-    (MarkerOutcome::Written { offset, state: row.state }, Some(MarkerRow { extent, aborted }))
+    let outcome = MarkerOutcome::Written { marker: extent.clone(), state: row.state };
+    (outcome, Some(MarkerRow { extent, aborted }))
 }
 
 fn marker_extent(marker: &MarkerFacts, offset: i64, now_ms: i64) -> Extent {

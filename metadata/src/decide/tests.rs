@@ -10,7 +10,8 @@ const PARTITION: TopicPartition =
 const NOW_MS: i64 = 55;
 
 fn batch(epoch: i16, first_sequence: i32, last_sequence: i32) -> ProducerBatch {
-    ProducerBatch { id: ID, epoch: ProducerEpoch(epoch), first_sequence, last_sequence }
+    let (epoch, lost_sequence) = (ProducerEpoch(epoch), None);
+    ProducerBatch { id: ID, epoch, first_sequence, last_sequence, lost_sequence }
 }
 
 /// A producer that wrote these batches (first and last sequence), of one offset each.
@@ -102,6 +103,20 @@ fn unknown_producer_may_begin_anywhere() {
             assert_eq!(verdict, Verdict::Accept);
         }
     }
+}
+
+#[test]
+fn unknown_producer_takes_no_place_of_a_lost_batch() {
+    let behind =
+        |first, lost| ProducerBatch { lost_sequence: Some(lost), ..batch(5, first, first) };
+    for (first, lost) in [(8, 7), (9, 7), (0, i32::MAX), (3, i32::MAX - 4)] {
+        assert_eq!(check_producer(None, &behind(first, lost), None), OUT_OF_ORDER);
+    }
+    for (first, lost) in [(7, 7), (6, 7), (i32::MAX, 0)] {
+        assert_eq!(check_producer(None, &behind(first, lost), None), Verdict::Accept);
+    }
+    // What is known of the producer decides by itself.
+    assert_eq!(verdict(&known(5, &[(6, 7)]), &behind(8, 3)), Verdict::Accept);
 }
 
 #[test]
@@ -251,4 +266,34 @@ fn a_new_epoch_forgets_the_old_one_s_batches() {
         max_timestamp_ms: 20,
     };
     assert_eq!(producer.batches, [remembered]);
+}
+
+#[test]
+fn a_partition_takes_so_many_open_transactions_and_no_more() {
+    let mut row = CommitPartition::default();
+    for id in 0..OPEN_TRANSACTIONS_MAX as i64 {
+        let id = ProducerId(1000 + id);
+        let open = ProducerState { id, transaction_start: Some(0), ..known(0, &[(0, 0)]) };
+        row.producers.put_newest(open);
+    }
+    let mut rows = CommitRows::default();
+    rows.partitions.insert(PARTITION, row);
+    let transactional = |position, id: i64, first| {
+        let id = ProducerId(id);
+        let producer = ProducerBatch { id, ..batch(0, first, first) };
+        BatchFacts { transaction: Some(transaction(true)), ..facts(position, Some(producer)) }
+    };
+    rows.transactions.insert("t".into(), TransactionRow::new(ID, 1000, NOW_MS));
+    let id = SegmentId { broker: BrokerId(1), epoch: BrokerEpoch(1), counter: 0 };
+    let (topic, partition) = (PARTITION.topic, PARTITION.partition);
+    let outside = facts(0, None);
+    let batches = vec![outside, transactional(10, ID.0, 0), transactional(20, 1000, 1)];
+    let sections = vec![SectionFacts { topic, partition, batches }];
+    let segment = SegmentFacts { id, key: "k".to_owned(), size: 100, sections };
+    let writes = decide_commit(&[segment], rows, NOW_MS);
+    let SegmentOutcome::Committed(sections) = &writes.outcomes[0] else { panic!("committed") };
+    let refused = BatchOutcome::Refused(Refusal::TooManyOpenTransactions);
+    let accepted = |base_offset| BatchOutcome::Accepted { base_offset };
+    assert_eq!(sections[0].batches, [accepted(0), refused, accepted(2)]);
+    assert_eq!(writes.partitions[0].1.producers.open_count(), OPEN_TRANSACTIONS_MAX);
 }

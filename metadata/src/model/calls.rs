@@ -5,16 +5,17 @@ use crate::backend::Backend;
 use crate::decide::{self, CommitPartition, CommitRows, CommitWrites, MarkerRow, NewObject};
 use crate::facts::{Change, ChangeOutcome, FactKey, FactRange, Fence};
 use crate::rows::{
-    AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
+    AbortedInRange, DeadObject, Extent, ExtentPage, FreshBounds, MarkerFacts, MarkerOutcome,
     PartitionState, ProducerState, Replacement, SegmentFacts, SegmentOutcome,
 };
 use crate::transactions::{decode_row, put_row, transaction_key};
 use crate::validate;
 use async_trait::async_trait;
 use bytes::Bytes;
-use floe_env::Result;
+use floe_env::{Error, Result};
 use kfs::{BrokerEpoch, BrokerId, SegmentId, TopicPartition};
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 impl State {
     fn commit_rows(&self, segments: &[SegmentFacts]) -> Result<CommitRows> {
@@ -191,6 +192,7 @@ impl Backend for ModelBackend {
         &self,
         partitions: &[TopicPartition],
     ) -> Result<Vec<Option<PartitionState>>> {
+        self.state_reads.fetch_add(1, Ordering::Relaxed);
         let state = self.state.lock();
         let states = partitions.iter().map(|named| state.partitions.get(named).map(|p| p.state));
         Ok(states.collect())
@@ -273,7 +275,11 @@ impl Backend for ModelBackend {
         if !state.try_change(change, now_ms)? {
             return Ok(None);
         }
-        Ok(Some(markers.iter().map(|marker| state.end(marker, now_ms)).collect()))
+        let outcomes = markers.iter().map(|marker| state.end(marker, now_ms)).collect();
+        match self.loses_end.swap(false, Ordering::Relaxed) {
+            true => Err(Error::unknown_outcome("the answer was lost")),
+            false => Ok(Some(outcomes)),
+        }
     }
 
     async fn aborted(
@@ -281,13 +287,15 @@ impl Backend for ModelBackend {
         partition: TopicPartition,
         from: i64,
         until: i64,
-    ) -> Result<Vec<AbortedTransaction>> {
+    ) -> Result<Option<AbortedInRange>> {
+        self.aborted_reads.fetch_add(1, Ordering::Relaxed);
         let state = self.state.lock();
         let Some(partition) = state.partitions.get(&partition) else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let ended = partition.aborted.range(from..).map(|(_, aborted)| *aborted);
-        Ok(ended.filter(|aborted| aborted.first_offset < until).collect())
+        let transactions = ended.filter(|aborted| aborted.first_offset < until).collect();
+        Ok(Some(AbortedInRange { state: partition.state, transactions }))
     }
 
     async fn advance_log_start(

@@ -8,7 +8,7 @@ use super::{facts, sql_limit};
 use crate::codec::{self, stored_unsigned, to_stored};
 use crate::facts::{Change, Fence, PartitionChange};
 use crate::fresh::{PartitionRow, Placed, Wanted, first_at_time, first_of, newest, page_of};
-use crate::rows::{AbortedTransaction, Extent, ExtentPage, PartitionState, Place};
+use crate::rows::{AbortedInRange, AbortedTransaction, Extent, ExtentPage, PartitionState, Place};
 use crate::validate;
 use floe_env::Error;
 use kfs::{PartitionIndex, ProducerId, TopicId, TopicPartition};
@@ -300,30 +300,40 @@ pub(super) async fn aborted(
     partition: TopicPartition,
     from: i64,
     until: i64,
-) -> PgResult<Vec<AbortedTransaction>> {
+) -> PgResult<Option<AbortedInRange>> {
     // Behind one that left everything before `until` stable, none can begin before it.
     let rows = connection
         .query(
-            "SELECT producer, first_offset, last_offset, last_stable_offset FROM aborted
-             WHERE topic = $1 AND partition = $2 AND last_offset >= $3 AND first_offset < $4
-                 AND last_offset <= coalesce((
+            "SELECT p.topic, p.partition, p.version, p.log_start_offset, p.high_watermark,
+                 p.last_stable_offset, p.bytes, p.fresh_from,
+                 a.producer, a.first_offset, a.last_offset, a.last_stable_offset
+             FROM partitions p LEFT JOIN aborted a
+                 ON a.topic = p.topic AND a.partition = p.partition
+                 AND a.last_offset >= $3 AND a.first_offset < $4
+                 AND a.last_offset <= coalesce((
                      SELECT last_offset FROM aborted
                      WHERE topic = $1 AND partition = $2 AND last_offset >= $3
                          AND last_stable_offset >= $4
                      ORDER BY last_offset LIMIT 1), 9223372036854775807)
-             ORDER BY last_offset",
+             WHERE p.topic = $1 AND p.partition = $2
+             ORDER BY a.last_offset",
             &[&partition.topic.0, &partition.partition.0, &from, &until],
         )
         .await?;
-    let aborted = rows.iter().map(|row| {
-        Ok(AbortedTransaction {
-            producer: ProducerId(row.try_get(0)?),
-            first_offset: row.try_get(1)?,
-            last_offset: row.try_get(2)?,
-            last_stable_offset: row.try_get(3)?,
-        })
-    });
-    aborted.collect()
+    let Some(first) = rows.first() else { return Ok(None) };
+    let (_, PartitionRow { state, .. }) = partition_of_row(first)?;
+    let mut transactions = Vec::with_capacity(rows.len());
+    for row in &rows {
+        // None of the partition's were found.
+        let Some(producer) = row.try_get::<_, Option<i64>>(8)? else { continue };
+        transactions.push(AbortedTransaction {
+            producer: ProducerId(producer),
+            first_offset: row.try_get(9)?,
+            last_offset: row.try_get(10)?,
+            last_stable_offset: row.try_get(11)?,
+        });
+    }
+    Ok(Some(AbortedInRange { state, transactions }))
 }
 
 pub(super) async fn advance_log_start(

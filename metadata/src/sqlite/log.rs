@@ -1,12 +1,12 @@
 //! Partitions and their extents.
 
-use super::error::{SqlError, SqlResult};
+use super::error::SqlResult;
 use super::fresh::{self, FreshExtents};
 use super::{facts, objects, sql_limit};
 use crate::codec::{self, stored_unsigned, to_stored};
 use crate::facts::Fence;
 use crate::fresh::{PartitionRow, Placed, Released, Wanted, page_of};
-use crate::rows::{AbortedTransaction, Extent, ExtentPage, PartitionState, Place};
+use crate::rows::{AbortedInRange, AbortedTransaction, Extent, ExtentPage, PartitionState, Place};
 use crate::validate;
 use floe_env::Error;
 use kfs::{ProducerId, TopicPartition};
@@ -327,7 +327,10 @@ pub(crate) fn aborted(
     partition: TopicPartition,
     from: i64,
     until: i64,
-) -> SqlResult<Vec<AbortedTransaction>> {
+) -> SqlResult<Option<AbortedInRange>> {
+    let Some(PartitionRow { state, .. }) = partition_row(sql, partition)? else {
+        return Ok(None);
+    };
     let mut statement = sql.prepare_cached(
         "SELECT producer, first_offset, last_offset, last_stable_offset FROM aborted
          WHERE topic = ?1 AND partition = ?2 AND last_offset >= ?3 AND first_offset < ?4
@@ -348,7 +351,8 @@ pub(crate) fn aborted(
             last_stable_offset: row.get(3)?,
         })
     })?;
-    rows.map(|row| row.map_err(SqlError::from)).collect()
+    let transactions = rows.collect::<rusqlite::Result<_>>()?;
+    Ok(Some(AbortedInRange { state, transactions }))
 }
 
 pub(crate) fn advance_log_start(

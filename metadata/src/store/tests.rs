@@ -3,7 +3,7 @@
 use super::*;
 use crate::brokers::BrokerAddress;
 use crate::model::ModelBackend;
-use crate::rows::{MarkerFacts, MarkerOutcome};
+use crate::rows::{AbortedInRange, MarkerFacts, MarkerOutcome};
 use crate::topics::{TopicChange, TopicCreation};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ impl Backend for Forgetful {
         partition: TopicPartition,
         from: i64,
         until: i64,
-    ) -> Result<Vec<AbortedTransaction>> {
+    ) -> Result<Option<AbortedInRange>> {
         self.model.aborted(partition, from, until).await
     }
     async fn advance_log_start(

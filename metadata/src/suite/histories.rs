@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::model::ModelBackend;
-use crate::rows::{ExtentPage, FreshBounds, Place, Replacement};
+use crate::rows::{ExtentPage, FreshBounds, MarkerOutcome, Place, Replacement};
 use crate::suite::mixed_end;
 use crate::suite::serial_order::{Answer, Call, Record};
 use crate::transactions::{Ending, TransactionState};
@@ -263,7 +263,13 @@ async fn random_end(store: &MetadataStore, world: &World, random: &mut Random) -
     after.partitions.clear();
     let ending = Ending { commit, producer: *producer, epoch };
     let created = |_| TimestampType::CreateTime;
-    described(store.end_transaction(&known, &after, ending, created).await)
+    let mut ended = store.end_transaction(&known, &after, ending, created).await;
+    for (_, outcome) in ended.iter_mut().flatten().flatten() {
+        if let MarkerOutcome::Written { marker, .. } = outcome {
+            *marker = timeless(marker.clone());
+        }
+    }
+    described(ended)
 }
 
 /// An extent without the time of its marker, which is the clock's.

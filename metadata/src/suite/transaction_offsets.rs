@@ -75,3 +75,29 @@ pub(super) async fn later_offsets_win(context: &Context) {
     client.end(context, true).await;
     assert_eq!(committed().await, 9);
 }
+
+pub(super) async fn deleted_offsets_do_not_come_back(context: &Context) {
+    let partitions = context.partitions(2).await;
+    let group = format!("deleted-{}", context.number);
+    let mut client = Client::new(context).await;
+    let committed = async || context.store.offsets(&group).await.unwrap();
+    let wait = async |client: &Client| {
+        for (at, partition) in partitions.iter().enumerate() {
+            let pending = (*partition, offset(5 + at as i64, 100));
+            let made = wait_with(context, client, &group, pending).await;
+            assert_eq!(made, ChangeOutcome::Applied);
+        }
+    };
+    wait(&client).await;
+    let made = context.store.delete_offsets(&group, &partitions[..1], None).await;
+    assert_eq!(made.unwrap(), ChangeOutcome::Applied);
+    assert_eq!(context.store.pending_offsets(&group).await.unwrap().len(), 1);
+    client.end(context, true).await;
+    assert_eq!(committed().await.keys().collect::<Vec<_>>(), [&partitions[1]]);
+    wait(&client).await;
+    let made = context.store.delete_group(&group, None).await;
+    assert_eq!(made.unwrap(), ChangeOutcome::Applied);
+    assert_eq!(context.store.pending_offsets(&group).await.unwrap(), []);
+    client.end(context, true).await;
+    assert!(committed().await.is_empty());
+}

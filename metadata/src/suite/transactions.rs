@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 
 /// A producer with its transactional id.
 pub(super) struct Client {
-    producer: ProducerId,
+    pub(super) producer: ProducerId,
     pub(super) id: String,
-    sequence: i32,
+    pub(super) sequence: i32,
     epoch: i16,
 }
 
@@ -26,7 +26,7 @@ impl Client {
     }
 
     /// Its next batch of one record.
-    fn batch(&mut self, joins: bool) -> BatchFacts {
+    pub(super) fn batch(&mut self, joins: bool) -> BatchFacts {
         let mut batch = idempotent(self.producer, self.epoch, self.sequence, 1);
         batch.transaction = in_transaction(&self.id, joins);
         self.sequence += 1;
@@ -45,7 +45,7 @@ impl Client {
         ended.into_iter().map(|(_, outcome)| outcome).collect()
     }
 
-    async fn try_end(
+    pub(super) async fn try_end(
         &mut self,
         context: &Context,
         known: &KnownTransaction,
@@ -64,7 +64,11 @@ impl Client {
     }
 }
 
-fn ended(known: &KnownTransaction, epoch: ProducerEpoch, commit: bool) -> TransactionRow {
+pub(super) fn ended(
+    known: &KnownTransaction,
+    epoch: ProducerEpoch,
+    commit: bool,
+) -> TransactionRow {
     let state = match commit {
         true => TransactionState::CompleteCommit,
         false => TransactionState::CompleteAbort,
@@ -79,24 +83,25 @@ fn marker(partition: TopicPartition, producer: ProducerId, epoch: i16) -> Marker
         producer,
         epoch: ProducerEpoch(epoch),
         commit: false,
+        raises_epoch: false,
         coordinator_epoch: 0,
         timestamp_type: TimestampType::CreateTime,
     }
 }
 
-fn refused(refusal: Refusal) -> BatchOutcome {
+pub(super) fn refused(refusal: Refusal) -> BatchOutcome {
     BatchOutcome::Refused(refusal)
 }
 
-fn offset_of(outcome: MarkerOutcome) -> i64 {
+fn offset_of(outcome: &MarkerOutcome) -> i64 {
     match outcome {
-        MarkerOutcome::Written { offset, .. } => offset,
+        MarkerOutcome::Written { marker, .. } => marker.base_offset,
         other => panic!("the marker was not written: {other:?}"),
     }
 }
 
 /// (high watermark, last stable offset).
-async fn ends(context: &Context, partition: TopicPartition) -> (i64, i64) {
+pub(super) async fn ends(context: &Context, partition: TopicPartition) -> (i64, i64) {
     let state = context.state(partition).await.unwrap();
     (state.high_watermark, state.last_stable_offset)
 }
@@ -162,7 +167,8 @@ pub(super) async fn a_commit_is_seen_in_every_partition(context: &Context) {
     let outcomes = client.end(context, true).await;
     for ((partition, outcome), before) in partitions.iter().zip(outcomes).zip(before) {
         let state = context.state(*partition).await.unwrap();
-        assert_eq!(outcome, MarkerOutcome::Written { offset: 2, state });
+        let marker = context.all_extents(*partition).await.remove(1);
+        assert_eq!(outcome, MarkerOutcome::Written { marker, state });
         assert_eq!((state.high_watermark, state.last_stable_offset), (3, 3));
         assert_eq!(state.version, before.unwrap().version + 1);
         assert_eq!(state.bytes, 200, "a marker has no bytes");
@@ -189,9 +195,9 @@ pub(super) async fn an_abort_is_listed(context: &Context) {
     let batches = vec![plain(1), one.batch(true), one.batch(true), two.batch(true), plain(1)];
     context.append(&broker, partition, batches).await;
     assert_eq!(ends(context, partition).await, (5, 1));
-    assert_eq!(offset_of(two.end(context, true).await[0]), 5);
+    assert_eq!(offset_of(&two.end(context, true).await[0]), 5);
     assert_eq!(ends(context, partition).await, (6, 1));
-    assert_eq!(offset_of(one.end(context, false).await[0]), 6);
+    assert_eq!(offset_of(&one.end(context, false).await[0]), 6);
     assert_eq!(ends(context, partition).await, (7, 7));
     let aborted = AbortedTransaction {
         producer: one.producer,
@@ -210,7 +216,7 @@ pub(super) async fn an_abort_is_listed(context: &Context) {
     row.begin(1);
     row.partitions.insert(partition);
     context.store.put_transaction(&one.id, Some(&known), &row).await.unwrap();
-    assert_eq!(offset_of(one.end(context, false).await[0]), 7);
+    assert_eq!(offset_of(&one.end(context, false).await[0]), 7);
     assert_eq!(list(0, i64::MAX).await, [aborted]);
 }
 
@@ -223,7 +229,7 @@ pub(super) async fn lists_end_where_all_is_stable(context: &Context) {
         short.end(context, false).await;
     }
     // Its records are the first and its marker is the last.
-    let last = offset_of(long.end(context, false).await[0]);
+    let last = offset_of(&long.end(context, false).await[0]);
     context.append(&broker, partition, vec![short.batch(true)]).await;
     short.end(context, false).await;
     let all = context.store.aborted(partition, 0, i64::MAX).await.unwrap();
@@ -421,7 +427,7 @@ pub(super) async fn an_end_takes_all_that_joined(context: &Context) {
     assert_eq!(client.try_end(context, &known, true).await, None);
     assert_eq!(ends(context, partitions[0]).await, (1, 0));
     let outcomes = client.end(context, true).await;
-    assert_eq!(outcomes.into_iter().map(offset_of).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(outcomes.iter().map(offset_of).collect::<Vec<_>>(), [1, 1]);
     // A topic that is gone does not hold the others up.
     for partition in &partitions {
         client.sequence = 0;
@@ -430,7 +436,7 @@ pub(super) async fn an_end_takes_all_that_joined(context: &Context) {
     context.drop_partition(partitions[0]).await;
     let outcomes = client.end(context, false).await;
     assert_eq!(outcomes[0], MarkerOutcome::UnknownPartition);
-    assert_eq!(offset_of(outcomes[1]), 3);
+    assert_eq!(offset_of(&outcomes[1]), 3);
     // Nothing of the end is made by a broker that is no more.
     client.sequence = 0;
     context.append(&broker, partitions[1], vec![client.batch(true)]).await;
@@ -452,13 +458,16 @@ pub(super) async fn a_marker_alone_ends_what_hangs(context: &Context) {
     context.append(&broker, partition, vec![client.batch(true), client.batch(true)]).await;
     let write = async |marker: MarkerFacts| {
         let outcomes = context.store.write_markers(&Change::default(), &[marker]).await.unwrap();
-        outcomes.unwrap()[0]
+        outcomes.unwrap().remove(0)
     };
-    assert_eq!(offset_of(write(marker(partition, client.producer, 0)).await), 2);
+    let equal = MarkerFacts { raises_epoch: true, ..marker(partition, client.producer, 0) };
+    assert_eq!(write(equal).await, MarkerOutcome::StaleEpoch);
+    assert_eq!(offset_of(&write(marker(partition, client.producer, 0)).await), 2);
     assert_eq!(ends(context, partition).await, (3, 3));
     assert_eq!(context.store.aborted(partition, 0, i64::MAX).await.unwrap().len(), 1);
     // Without an open transaction it takes an offset and no more.
-    assert_eq!(offset_of(write(marker(partition, client.producer, 3)).await), 3);
+    let again = MarkerFacts { raises_epoch: true, ..marker(partition, client.producer, 3) };
+    assert_eq!(offset_of(&write(again).await), 3);
     assert_eq!(context.store.aborted(partition, 0, i64::MAX).await.unwrap().len(), 1);
     assert_eq!(write(marker(partition, client.producer, 2)).await, MarkerOutcome::StaleEpoch);
     let missing = TopicPartition { partition: PartitionIndex(99), ..partition };
@@ -467,7 +476,7 @@ pub(super) async fn a_marker_alone_ends_what_hangs(context: &Context) {
     assert_eq!(ends(context, partition).await, (4, 4));
     // Of a producer never seen its epoch stays, and fences older ones.
     let unseen = context.producer();
-    assert_eq!(offset_of(write(marker(partition, unseen, 3)).await), 4);
+    assert_eq!(offset_of(&write(marker(partition, unseen, 3)).await), 4);
     let batches = vec![idempotent(unseen, 2, 0, 1), idempotent(unseen, 3, 0, 1)];
     let outcomes = context.append(&broker, partition, batches).await;
     assert_eq!(outcomes, [refused(Refusal::StaleProducerEpoch), accepted(5)]);
@@ -488,7 +497,7 @@ pub(super) async fn records_of_an_open_transaction_are_deleted(context: &Context
     // It is open all the same, and what comes behind is not stable.
     context.append(&broker, partition, vec![plain(1), client.batch(true)]).await;
     assert_eq!(ends(context, partition).await, (6, 4));
-    assert_eq!(offset_of(client.end(context, false).await[0]), 6);
+    assert_eq!(offset_of(&client.end(context, false).await[0]), 6);
     assert_eq!(ends(context, partition).await, (7, 7));
     let aborted = context.store.aborted(partition, 4, i64::MAX).await.unwrap();
     assert_eq!((aborted[0].first_offset, aborted[0].last_offset), (2, 6));
@@ -520,38 +529,4 @@ pub(super) async fn ids_are_listed_and_forgotten(context: &Context) {
     assert_eq!(gone, ChangeOutcome::Applied);
     assert_eq!(listed().await.len(), 1);
     assert_eq!(context.store.transaction(&two.id).await.unwrap(), None);
-}
-
-/// Two brokers add partitions while the transaction ends again and again: whatever a commit let in
-/// is ended in its own transaction, and nothing is left open.
-pub(super) async fn joins_race_ends(context: &Context) {
-    let partitions = context.partitions(4).await;
-    let brokers = [context.broker().await, context.broker().await];
-    let mut client = Client::new(context).await;
-    for round in 0..12 {
-        let batch = client.batch(true);
-        let joins = brokers.iter().enumerate().map(|(at, broker)| {
-            let sections = partitions[2 * at..2 * at + 2].iter();
-            let sections = sections.map(|partition| (*partition, vec![batch.clone()])).collect();
-            let one = segment(broker, round, sections);
-            async move { context.commit(broker, &one).await }
-        });
-        let known = client.known(context).await;
-        let joins = futures::future::join_all(joins);
-        let (joined, ended) = futures::join!(joins, client.try_end(context, &known, true));
-        let open = client.known(context).await.row.partitions;
-        let outcomes = joined.iter().flatten().map(|section| section.batches[0]);
-        for (partition, outcome) in partitions.iter().zip(outcomes) {
-            let was_let_in = matches!(outcome, BatchOutcome::Accepted { .. });
-            let is_late = outcome == refused(Refusal::FencedTransaction);
-            assert!(was_let_in || is_late, "{outcome:?}");
-            assert!(ended.is_some() || was_let_in, "only an end makes it late");
-            assert_eq!(open.contains(partition), was_let_in, "{partition}");
-        }
-        client.end(context, round % 2 == 0).await;
-        for partition in &partitions {
-            let (end, stable) = ends(context, *partition).await;
-            assert_eq!(end, stable, "nothing is left open");
-        }
-    }
 }

@@ -95,6 +95,34 @@ impl MetadataStore {
         Ok(part)
     }
 
+    /// What takes offsets of a group out of those that wait for an end, whose deletion they do not
+    /// outlive: these partitions' ones, or all.
+    pub(crate) async fn drop_pending(
+        &self,
+        group: &str,
+        partitions: Option<&[TopicPartition]>,
+    ) -> Result<(Vec<Check>, Vec<Write>)> {
+        let (mut checks, mut writes) = (Vec::new(), Vec::new());
+        let folder = FactKey::new(&["pending-offsets", group]).folder();
+        for (key, value) in self.scan_all(folder).await? {
+            let mut pending = decode(&key, Some(&value))?;
+            let before = pending.len();
+            let is_dropped = |one: &PendingOffset| {
+                partitions.is_none_or(|partitions| partitions.contains(&one.partition()))
+            };
+            pending.retain(|one| !is_dropped(one));
+            if pending.len() == before {
+                continue;
+            }
+            checks.push(unchanged(key.clone(), Some(value)));
+            writes.push(match pending.is_empty() {
+                true => Write::Delete(key),
+                false => put_json(key, &pending),
+            });
+        }
+        Ok((checks, writes))
+    }
+
     /// What makes an end of the offsets that wait for this transaction.
     pub(super) async fn settle_pending(
         &self,

@@ -145,6 +145,8 @@ impl MetadataStore {
             producer: ending.producer,
             epoch: ending.epoch,
             commit: ending.commit,
+            // Its row has compared the epochs.
+            raises_epoch: false,
             coordinator_epoch: COORDINATOR_EPOCH,
             timestamp_type: timestamp_type(partition.topic),
         };
@@ -166,7 +168,8 @@ impl MetadataStore {
     ) -> Result<Option<Vec<MarkerOutcome>>> {
         let fence = change.fence.clone().or_else(|| self.fence().cloned());
         let fenced = Change { fence, ..change.clone() };
-        self.backend().end_transaction(&fenced, markers).await
+        let ended = self.backend().end_transaction(&fenced, markers).await;
+        self.observed(fenced.fence.as_ref(), ended)
     }
 }
 

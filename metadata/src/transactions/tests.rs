@@ -8,7 +8,8 @@ fn named(index: i32) -> TopicPartition {
 
 fn batch(id: i64, epoch: i16) -> ProducerBatch {
     let epoch = ProducerEpoch(epoch);
-    ProducerBatch { id: ProducerId(id), epoch, first_sequence: 0, last_sequence: 0 }
+    let (first_sequence, last_sequence, lost_sequence) = (0, 0, None);
+    ProducerBatch { id: ProducerId(id), epoch, first_sequence, last_sequence, lost_sequence }
 }
 
 fn row(state: TransactionState) -> TransactionRow {

@@ -1,10 +1,14 @@
 //! A transactional producer over several partitions, in either protocol, and the check of what a
 //! reader of committed records sees of it: of each transaction all records or none, of one whose
-//! commit was acknowledged all, of one whose abort was acknowledged none.
+//! commit was acknowledged all, of one whose abort was acknowledged none; and the same of the
+//! offsets of a group that some commit.
 //!
 //! It does what clients do. Where a record's fate is not known it aborts, or lets the next
 //! InitProducerId do so; where that of a commit is not known it asks again, or leaves it open what
 //! became of it. Batches that it has given up may still arrive.
+
+mod offsets;
+mod reading;
 
 use super::{Context, topic_name};
 use crate::client::{Connection, Gone};
@@ -12,22 +16,23 @@ use crate::dice::{between_ms, chance};
 use bytes::Bytes;
 use floe_wire::ErrorCode;
 use floe_wire::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
-use floe_wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use floe_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use floe_wire::messages::{
-    AddPartitionsToTxnRequest, BrokerId, EndTxnRequest, FetchRequest, InitProducerIdRequest,
-    ProduceRequest, ProducerId, StrBytes, TransactionalId,
+    AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest, ProduceRequest, ProducerId,
+    StrBytes, TransactionalId,
 };
-use kfs::{BatchBuilder, ControlRecord, Marker, NewRecord};
+use kfs::{BatchBuilder, NewRecord};
+use reading::Followed;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes that one batch may decompress to.
-const BATCH_BYTES_MAX: usize = 1 << 20;
-const FETCH_VERSION: i16 = 12;
 const INIT_VERSION: i16 = 4;
 const ADD_VERSION: i16 = 3;
 /// Its transactions time out after so long, ms: some do, in a storm.
 const TIMEOUT_MS: i32 = 15_000;
+/// Producers that go on with what they have when they initialise again, per mille.
+const GOES_ON: u64 = 500;
+/// Transactions with an offset of a group, per mille.
+const HAS_OFFSET: u64 = 500;
 /// How often a repeated EndTxn is asked again.
 const REPEATS_MAX: usize = 5;
 
@@ -45,6 +50,8 @@ struct Told {
     fate: Fate,
     /// Partitions whose record was acknowledged.
     partitions: BTreeSet<i32>,
+    /// An offset of a group goes with it.
+    has_offset: bool,
 }
 
 /// The producer.
@@ -56,8 +63,11 @@ pub struct Transactor {
     raises_epoch: bool,
     /// Producer id and epoch; none until it is initialised again.
     sender: Option<(i64, i16)>,
+    /// The one before, which it may go on with.
+    last_sender: Option<(i64, i16)>,
     sequences: BTreeMap<i32, i32>,
     told: Vec<Told>,
+    followed: BTreeMap<i32, Followed>,
 }
 
 impl Transactor {
@@ -70,8 +80,10 @@ impl Transactor {
             partitions,
             raises_epoch,
             sender: None,
+            last_sender: None,
             sequences: BTreeMap::new(),
             told: Vec::new(),
+            followed: BTreeMap::new(),
         }
     }
 
@@ -94,7 +106,7 @@ impl Transactor {
                 env.sleep(between_ms(&env, 10, 400)).await;
                 continue;
             }
-            match self.check(&mut connection, true).await {
+            match self.check_at_end(&mut connection).await {
                 Ok(()) if !connection.is_stale() => return,
                 Ok(()) => {}
                 Err(gone) => self.context.note(&format!("disconnected: {gone}")),
@@ -122,7 +134,8 @@ impl Transactor {
     async fn transaction(&mut self, connection: &mut Connection) -> Result<(), Gone> {
         let number = self.told.len();
         // Until more is known: an abort of what was never committed cannot be mistaken.
-        self.told.push(Told { fate: Fate::Aborted, partitions: BTreeSet::new() });
+        let (fate, partitions) = (Fate::Aborted, BTreeSet::new());
+        self.told.push(Told { fate, partitions, has_offset: false });
         let env = self.context.env.clone();
         let result = self.write_all(connection, number).await;
         let is_whole = matches!(result, Ok(true));
@@ -167,6 +180,9 @@ impl Transactor {
                 return Err(Gone("hung up within a transaction".to_owned()));
             }
         }
+        if chance(&env, HAS_OFFSET) {
+            return self.commit_offset(connection, number).await;
+        }
         Ok(true)
     }
 
@@ -181,19 +197,27 @@ impl Transactor {
     /// InitProducerId until it is answered with an id.
     async fn init(&mut self, connection: &mut Connection) -> Result<(), Gone> {
         let env = self.context.env.clone();
-        let request = InitProducerIdRequest::default()
-            .with_transactional_id(Some(self.id()))
-            .with_transaction_timeout_ms(TIMEOUT_MS)
-            .with_producer_id(ProducerId(-1))
-            .with_producer_epoch(-1);
+        // After an error it may go on with what it has (KIP-360), as long as that is its own.
+        let mut expected = self.last_sender.filter(|_| chance(&env, GOES_ON));
         loop {
+            let (producer_id, epoch) = expected.unwrap_or((-1, -1));
+            let request = InitProducerIdRequest::default()
+                .with_transactional_id(Some(self.id()))
+                .with_transaction_timeout_ms(TIMEOUT_MS)
+                .with_producer_id(ProducerId(producer_id))
+                .with_producer_epoch(epoch);
             let answer = self.context.call(connection, INIT_VERSION, &request).await?;
             if answer.error_code == 0 {
                 self.sender = Some((answer.producer_id.0, answer.producer_epoch));
+                self.last_sender = self.sender;
                 self.sequences.clear();
                 return Ok(());
             }
             self.expected("InitProducerId", answer.error_code);
+            if answer.error_code == ErrorCode::ProducerFenced.code() && expected.is_some() {
+                expected = None;
+                continue;
+            }
             if answer.error_code != ErrorCode::ConcurrentTransactions.code() {
                 return Err(Gone(format!("InitProducerId: code {}", answer.error_code)));
             }
@@ -293,10 +317,12 @@ impl Transactor {
         let is_made = answer.error_code == 0;
         if is_made && self.raises_epoch {
             self.sender = Some((answer.producer_id.0, answer.producer_epoch));
+            self.last_sender = self.sender;
             self.sequences.clear();
         }
         // Nothing was written: there is nothing to end before KIP-890.
-        let is_empty = self.told.last().is_some_and(|told| told.partitions.is_empty());
+        let is_nothing = |told: &Told| told.partitions.is_empty() && !told.has_offset;
+        let is_empty = self.told.last().is_some_and(is_nothing);
         if !is_empty {
             self.expected("EndTxn", answer.error_code);
         }
@@ -309,17 +335,19 @@ impl Transactor {
         }
     }
 
+    /// The last checks: by a reader that has followed, and by one that begins.
+    async fn check_at_end(&mut self, connection: &mut Connection) -> Result<(), Gone> {
+        self.check(connection, true).await?;
+        self.followed.clear();
+        self.check(connection, true).await
+    }
+
     /// Reads all partitions as a client of committed records and compares. With `is_last` nothing
     /// is open any more, and every acknowledged commit is there whole.
-    async fn check(&self, connection: &mut Connection, is_last: bool) -> Result<(), Gone> {
-        let mut seen: BTreeMap<usize, Vec<i32>> = BTreeMap::new();
-        for partition in 0..self.partitions {
-            for number in self.read(connection, partition).await? {
-                seen.entry(number).or_default().push(partition);
-            }
-        }
-        if connection.is_stale() {
-            return Ok(());
+    async fn check(&mut self, connection: &mut Connection, is_last: bool) -> Result<(), Gone> {
+        let Some(mut seen) = self.look(connection).await? else { return Ok(()) };
+        if is_last {
+            self.check_offset(connection, &seen).await?;
         }
         for (number, told) in self.told.iter().enumerate() {
             let found = seen.remove(&number).unwrap_or_default();
@@ -339,80 +367,4 @@ impl Transactor {
         }
         Ok(())
     }
-
-    /// The transactions whose records a reader of committed records sees.
-    async fn read(&self, connection: &mut Connection, partition: i32) -> Result<Vec<usize>, Gone> {
-        let mut seen = Vec::new();
-        let mut offset = 0;
-        loop {
-            let asked = FetchPartition::default()
-                .with_partition(partition)
-                .with_fetch_offset(offset)
-                .with_partition_max_bytes(1 << 20);
-            let topic = FetchTopic::default()
-                .with_topic(topic_name(&self.topic))
-                .with_partitions(vec![asked]);
-            let request = FetchRequest::default()
-                .with_replica_id(BrokerId(-1))
-                .with_max_bytes(1 << 20)
-                .with_isolation_level(1)
-                .with_session_epoch(-1)
-                .with_topics(vec![topic]);
-            let answer = self.context.call(connection, FETCH_VERSION, &request).await?;
-            let found = answer.responses.into_iter().flat_map(|topic| topic.partitions).next();
-            let found = found.ok_or_else(|| Gone("an answer without a partition".to_owned()))?;
-            if found.error_code != 0 {
-                return Err(Gone(format!("Fetch: code {}", found.error_code)));
-            }
-            let aborted = found.aborted_transactions.unwrap_or_default();
-            let aborted = aborted.iter().map(|one| (one.producer_id.0, one.first_offset)).collect();
-            let records = found.records.unwrap_or_default();
-            let next = take_committed(&records, offset, aborted, &mut seen).map_err(Gone)?;
-            if next == offset {
-                return Ok(seen);
-            }
-            offset = next;
-        }
-    }
-}
-
-/// What a client makes of batches and a list of aborted transactions: it leaves a producer's
-/// records out from the first offset of one of its aborted transactions until it sees the abort's
-/// marker. Answers where to go on.
-fn take_committed(
-    bytes: &[u8],
-    from: i64,
-    mut aborted: Vec<(i64, i64)>,
-    seen: &mut Vec<usize>,
-) -> Result<i64, String> {
-    aborted.sort_by_key(|(_, first_offset)| *first_offset);
-    let mut aborted = aborted.into_iter().peekable();
-    let mut left_out: BTreeSet<i64> = BTreeSet::new();
-    let mut next = from;
-    for batch in kfs::batches(bytes) {
-        let batch = batch.map_err(|error| error.to_string())?;
-        batch.verify_crc().map_err(|error| error.to_string())?;
-        let header = batch.header;
-        while let Some((producer, _)) =
-            aborted.next_if(|(_, first_offset)| *first_offset <= header.last_offset())
-        {
-            left_out.insert(producer);
-        }
-        next = header.last_offset() + 1;
-        let records = batch.records(BATCH_BYTES_MAX).map_err(|error| error.to_string())?;
-        for record in records.iter() {
-            let record = record.map_err(|error| error.to_string())?;
-            if header.is_control() {
-                let control = ControlRecord::parse(&record);
-                if matches!(control, ControlRecord::End { marker: Marker::Abort, .. }) {
-                    left_out.remove(&header.producer_id);
-                }
-            } else if !left_out.contains(&header.producer_id) && header.last_offset() >= from {
-                let text = std::str::from_utf8(record.value.unwrap_or_default());
-                let number = text.ok().and_then(|text| text.parse().ok());
-                seen.push(number.ok_or("a record that nobody sent")?);
-            }
-        }
-    }
-    Ok(next)
 }

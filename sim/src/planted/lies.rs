@@ -9,7 +9,7 @@ use bytes::Bytes;
 use floe_env::{Env, Error, Lane, Result};
 use floe_iceberg_bridge::progress::Progress;
 use floe_metadata::facts::{Change, FactKey, Fence, PartitionChange, Write};
-use floe_metadata::rows::{ExtentPage, PartitionState, SegmentFacts};
+use floe_metadata::rows::{ExtentPage, MarkerFacts, PartitionState, SegmentFacts};
 use floe_store::{ObjectStore, PutOutcome};
 use kfs::TopicId;
 use std::sync::Arc;
@@ -108,6 +108,19 @@ impl Plant {
             extent.max_timestamp_ms += by_ms;
         }
         page
+    }
+
+    /// An end of a transaction as it is made.
+    pub fn ended(self, change: &Change, markers: &[MarkerFacts]) -> (Change, Vec<MarkerFacts>) {
+        let (mut change, mut markers) = (change.clone(), markers.to_vec());
+        match self {
+            Self::TornEnd => markers.truncate(1),
+            Self::EndForgetsOffsets => {
+                change.writes.retain(|write| !key_of(write).starts_with(OFFSETS));
+            }
+            _ => {}
+        }
+        (change, markers)
     }
 
     /// The states of partitions as they are told.

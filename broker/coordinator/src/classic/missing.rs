@@ -7,8 +7,9 @@ use super::message::{
 use super::{GroupConfig, join, sync};
 use crate::GroupError;
 
-/// From this version on, OffsetCommit says that the group is missing.
+/// From these versions on, OffsetCommit and TxnOffsetCommit say that the group is missing.
 const GROUP_ID_NOT_FOUND_VERSION_MIN: i16 = 9;
+const TXN_GROUP_ID_NOT_FOUND_VERSION_MIN: i16 = 6;
 
 /// The answer to an event for a group that does not exist, or `None` where the event makes the
 /// group: the caller then makes [`super::Group::new`] and applies the event to it.
@@ -66,9 +67,11 @@ fn refusal_of_commit(request: &CommitCheck) -> Option<GroupError> {
     if request.generation < 0 {
         return None;
     }
-    let says_not_found =
-        !request.transactional && request.version >= GROUP_ID_NOT_FOUND_VERSION_MIN;
-    match says_not_found {
+    let version_min = match request.transactional {
+        true => TXN_GROUP_ID_NOT_FOUND_VERSION_MIN,
+        false => GROUP_ID_NOT_FOUND_VERSION_MIN,
+    };
+    match request.version >= version_min {
         true => Some(GroupError::GroupIdNotFound),
         false => Some(GroupError::IllegalGeneration),
     }

@@ -42,12 +42,14 @@ pub fn init(
         let row = TransactionRow::new(new_producer, request.timeout_ms, now_ms);
         return Ok(InitStep::Ready(row));
     };
+    if row.state == TransactionState::Ongoing {
+        // As in Kafka, whichever epoch of its producer id the client has.
+        check_producer(row, request.expected)?;
+        let (after, ending) = fence(row, now_ms);
+        return Ok(InitStep::AbortFirst(after, ending));
+    }
     if let Some(expected) = request.expected {
         check_expected(row, expected)?;
-    }
-    if row.state == TransactionState::Ongoing {
-        let (after, ending) = fence(row, None, now_ms);
-        return Ok(InitStep::AbortFirst(after, ending));
     }
     let is_current =
         request.expected.is_none_or(|(producer, epoch)| is_current(row, producer, epoch));
@@ -58,8 +60,8 @@ pub fn init(
         updated_ms: now_ms,
         ..row.clone()
     };
-    let last_epoch = request.expected.map(|_| row.epoch);
-    Ok(InitStep::Ready(if !is_current {
+    let last_epoch = request.expected.map(|(_, epoch)| epoch);
+    Ok(InitStep::Ready(if !is_current && row.epoch <= EPOCH_MAX {
         // The answer to its last call was lost.
         ready
     } else if is_used_up(row.epoch) {
@@ -75,6 +77,14 @@ fn is_current(row: &TransactionRow, producer: ProducerId, epoch: ProducerEpoch) 
     producer == row.producer && epoch == row.epoch
 }
 
+fn check_producer(
+    row: &TransactionRow,
+    expected: Option<(ProducerId, ProducerEpoch)>,
+) -> Result<(), TransactionError> {
+    let is_other = expected.is_some_and(|(producer, _)| producer != row.producer);
+    if is_other { Err(TransactionError::ProducerFenced) } else { Ok(()) }
+}
+
 /// The current id and epoch will do; or the last one, while nothing has been done with the current.
 fn check_expected(
     row: &TransactionRow,
@@ -84,8 +94,7 @@ fn check_expected(
         Some(last) => producer == last && epoch == EPOCH_MAX,
         None => producer == row.producer,
     };
-    let is_last =
-        is_last_producer && Some(epoch) == row.last_epoch && row.state != TransactionState::Ongoing;
+    let is_last = is_last_producer && Some(epoch) == row.last_epoch;
     match is_current(row, producer, epoch) || is_last {
         true => Ok(()),
         false => Err(TransactionError::ProducerFenced),

@@ -81,8 +81,10 @@ fn commit_delete_and_tick() {
     assert_eq!(check(commit("nobody", 1)), refused(GroupError::GroupIdNotFound));
     let v8 = CommitCheck { version: 8, ..commit("nobody", 1) };
     assert_eq!(check(v8), refused(GroupError::IllegalGeneration));
-    let transactional = CommitCheck { transactional: true, ..commit("nobody", 1) };
-    assert_eq!(check(transactional), refused(GroupError::IllegalGeneration));
+    for (version, error) in [(5, GroupError::IllegalGeneration), (6, GroupError::GroupIdNotFound)] {
+        let commit = CommitCheck { version, transactional: true, ..commit("nobody", 1) };
+        assert_eq!(check(commit), refused(error), "TxnOffsetCommit {version}");
+    }
     let gone = Some(Response::Delete(Err(GroupError::GroupIdNotFound)));
     assert_eq!(answer("g", Event::Delete { token: TOKEN }), gone);
     assert_eq!(answer("g", Event::Tick), None);

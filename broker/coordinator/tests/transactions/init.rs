@@ -73,16 +73,23 @@ fn an_open_transaction_is_aborted_first() {
         assert_eq!(ending, Ending { commit: false, producer: PRODUCER, epoch });
         assert_eq!((after.epoch, after.state), (epoch, TransactionState::CompleteAbort));
         assert!(after.partitions.is_empty() && after.groups.is_empty());
-        assert_eq!(ready(&after, None).epoch.0, 5, "raised by two in all");
-        let late = ask(Some(&after), Some((PRODUCER, 3)));
-        assert_eq!(late, Err(TransactionError::ProducerFenced));
+        let next = ready(&after, None);
+        assert_eq!(next.epoch.0, 5, "raised by two in all");
+        // Whoever was told to ask again does so with the epoch that it had.
+        assert_eq!(ready(&after, Some((PRODUCER, 3))).epoch, epoch);
+        let late = ask(Some(&next), Some((PRODUCER, 3)));
+        assert_eq!(late, Err(TransactionError::ProducerFenced), "somebody else was first");
     }
-    // A zombie aborts nothing.
-    let mut open = open;
-    open.last_epoch = Some(ProducerEpoch(2));
-    for wrong in [(PRODUCER, 2), (PRODUCER, 4), (ProducerId(9), 3)] {
-        assert_eq!(ask(Some(&open), Some(wrong)), Err(TransactionError::ProducerFenced));
+    // An old epoch aborts it too, as in Kafka, and gets none all the same.
+    for old in [(PRODUCER, 2), (PRODUCER, 4)] {
+        let Ok(InitStep::AbortFirst(after, _)) = ask(Some(&open), Some(old)) else {
+            panic!("it is aborted")
+        };
+        let again = ask(Some(&after), Some((PRODUCER, 2)));
+        assert_eq!(again, Err(TransactionError::ProducerFenced));
     }
+    let other = ask(Some(&open), Some((ProducerId(9), 3)));
+    assert_eq!(other, Err(TransactionError::ProducerFenced), "another producer id aborts nothing");
 }
 
 #[test]
@@ -103,4 +110,8 @@ fn used_up_epochs_bring_a_new_producer_id() {
     let Ok(InitStep::AbortFirst(after, _)) = ask(Some(&open), None) else { panic!("aborted") };
     assert_eq!(after.epoch.0, i16::MAX);
     assert_eq!(ready(&after, None).producer, NEW_PRODUCER);
+    // It is never given out, also not to whoever had the one before.
+    let next = ready(&after, old);
+    assert_eq!((next.producer, next.epoch.0), (NEW_PRODUCER, 0));
+    assert_eq!(ready(&next, old), next, "its answer was lost");
 }

@@ -57,16 +57,13 @@ impl World {
             match init(self.row.as_ref(), &request, new_producer, self.now_ms)? {
                 InitStep::Ready(row) => {
                     let ready = Sender { producer: row.producer, epoch: row.epoch };
+                    assert!(ready.epoch <= EPOCH_MAX, "kept for fencing");
                     self.row = Some(row);
                     return Ok(ready);
                 }
                 InitStep::AbortFirst(after, ending) => {
                     assert!(!ending.commit);
                     self.close(after, false);
-                    // Whoever expected the epoch that was fenced begins again.
-                    if expected.is_some() {
-                        return Err(TransactionError::ProducerFenced);
-                    }
                 }
             }
         }
@@ -149,6 +146,12 @@ fn walk(seed: u64) -> (u64, u64) {
         }
         if world.begin(client).is_err() {
             client = world.init(None).unwrap();
+            continue;
+        }
+        if random.one_in(20) {
+            // It has lost its way, and goes on with what it has (KIP-360).
+            client = world.init(Some(client)).unwrap();
+            assert_eq!(world.last_end, Some(false), "seed {seed}");
             continue;
         }
         if random.one_in(10) {

@@ -46,7 +46,7 @@ async fn handle(
         || (is_software_text(&request.client_software_name)
             && is_software_text(&request.client_software_version));
     let code = if is_named {
-        check_intended(&broker.identity, &context.intended)
+        check_intended(&broker.identity, &context.beyond.intended)
     } else {
         ErrorCode::InvalidRequest
     };

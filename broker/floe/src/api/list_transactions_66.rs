@@ -1,6 +1,7 @@
-//! ListTransactions: v0-1.
+//! ListTransactions: v0-2.
 //!
-//! v1 how long a transaction has been open. Any broker knows every transactional id, so each lists
+//! v1 how long a transaction has been open; v2 a pattern that a transactional id must match as a
+//! whole, in RE2's syntax, as in Kafka. Any broker knows every transactional id, so each lists
 //! those that FindCoordinator gives it.
 
 use super::describe_transactions_65::state_name;
@@ -9,16 +10,20 @@ use crate::broker::Broker;
 use crate::transactions::failed;
 use floe_env::Result;
 use floe_metadata::transactions::TransactionRow;
+use floe_wire::ErrorCode;
 use floe_wire::messages::list_transactions_response::TransactionState;
 use floe_wire::messages::{
     ListTransactionsRequest, ListTransactionsResponse, ProducerId, StrBytes, TransactionalId,
 };
+use regex::{Regex, RegexBuilder};
 use std::sync::Arc;
 
-pub(super) const API: super::Api = api!(ListTransactions, 0..=1, handle);
+pub(super) const API: super::Api = api!(ListTransactions, 0..=2, handle);
 
 /// Rows that are read at once.
 const ROWS_PAGE: usize = 1000;
+/// Memory that a pattern takes at most, bytes.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// The names of all states, those among them that a transaction of Floe never is in.
 const STATE_NAMES: [&str; 8] = [
     "Empty",
@@ -36,17 +41,39 @@ async fn handle(
     context: RequestContext,
     request: ListTransactionsRequest,
 ) -> Handled {
+    let Ok(pattern) = pattern_of(&request) else {
+        let code = ErrorCode::InvalidRegularExpression.code();
+        return context.reply(&ListTransactionsResponse::default().with_error_code(code));
+    };
     let is_known = |name: &StrBytes| STATE_NAMES.contains(&name.as_str());
     let unknown = request.state_filters.iter().filter(|name| !is_known(name)).cloned().collect();
     let response = ListTransactionsResponse::default().with_unknown_state_filters(unknown);
-    let response = match list(&broker, &request).await {
+    let response = match list(&broker, &request, pattern.as_ref()).await {
         Ok(states) => response.with_transaction_states(states),
         Err(error) => response.with_error_code(failed(&error).code()),
     };
     context.reply(&response)
 }
 
-async fn list(broker: &Broker, request: &ListTransactionsRequest) -> Result<Vec<TransactionState>> {
+/// The pattern that ids must match, if there is one.
+fn pattern_of(
+    request: &ListTransactionsRequest,
+) -> std::result::Result<Option<Regex>, regex::Error> {
+    let pattern = request.transactional_id_pattern.as_deref().unwrap_or_default();
+    if pattern.is_empty() {
+        return Ok(None);
+    }
+    let compile = |text: &str| RegexBuilder::new(text).size_limit(PATTERN_BYTES_MAX).build();
+    // By itself first: what closes more groups than it opens is broken.
+    compile(pattern)?;
+    compile(&format!(r"\A(?:{pattern})\z")).map(Some)
+}
+
+async fn list(
+    broker: &Broker,
+    request: &ListTransactionsRequest,
+    pattern: Option<&Regex>,
+) -> Result<Vec<TransactionState>> {
     let metadata = &broker.metadata;
     let now_ms = metadata.now_ms().await?;
     let mut listed = Vec::new();
@@ -55,7 +82,9 @@ async fn list(broker: &Broker, request: &ListTransactionsRequest) -> Result<Vec<
         let page = metadata.transactions_after(after.as_deref(), ROWS_PAGE).await?;
         let is_last = page.len() < ROWS_PAGE;
         after = page.last().map(|known| known.id.clone());
-        for known in page.into_iter().filter(|known| is_wanted(request, &known.row, now_ms)) {
+        let matches = |id: &str| pattern.is_none_or(|pattern| pattern.is_match(id));
+        let page = page.into_iter().filter(|known| matches(&known.id));
+        for known in page.filter(|known| is_wanted(request, &known.row, now_ms)) {
             let id = TransactionalId(StrBytes::from_string(known.id));
             let state = TransactionState::default()
                 .with_transactional_id(id)

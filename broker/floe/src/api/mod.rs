@@ -54,7 +54,7 @@ use crate::answer_memory::AnswerPermit;
 use crate::broker::Broker;
 use crate::metrics::Metrics;
 use answer::Answer;
-use floe_wire::messages::{ApiKey, Encodable, IntendedBroker, RequestKind};
+use floe_wire::messages::{ApiKey, Beyond, Encodable, RequestKind};
 use floe_wire::{Registry, Request, Response, WireError, messages};
 use futures::future::BoxFuture;
 use std::ops::RangeInclusive;
@@ -86,8 +86,8 @@ pub(crate) struct RequestContext {
     pub(crate) client_host: Arc<str>,
     /// Who sent it.
     pub(crate) principal: Principal,
-    /// The broker that the client means, where it says so.
-    pub(crate) intended: IntendedBroker,
+    /// What its body has no place for.
+    pub(crate) beyond: Beyond,
     /// Where the answer's errors are counted.
     pub(crate) metrics: Metrics,
 }

@@ -363,6 +363,7 @@ fn append_batch(
         epoch: ProducerEpoch(header.producer_epoch),
         first_sequence: header.base_sequence,
         last_sequence: header.last_sequence(),
+        lost_sequence: None,
     });
     AppendBatch {
         partition,

@@ -1,7 +1,7 @@
-//! TxnOffsetCommit: v0-5.
+//! TxnOffsetCommit: v0-6.
 //!
 //! v2 leader epoch; v3 the consumer that the offsets come from; v5 adds the group to the
-//! transaction (KIP-890). Offsets are seen once the transaction has been committed.
+//! transaction (KIP-890); v6 topic ids. Offsets are seen once the transaction has been committed.
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
@@ -19,15 +19,18 @@ use floe_wire::messages::txn_offset_commit_request::{
 use floe_wire::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
-use floe_wire::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
-use kfs::{ProducerEpoch, ProducerId, TopicPartition};
+use floe_wire::messages::{self, TxnOffsetCommitRequest, TxnOffsetCommitResponse};
+use kfs::{ProducerEpoch, ProducerId, TopicId, TopicPartition};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use uuid::Uuid;
 
-pub(super) const API: super::Api = api!(TxnOffsetCommit, 0..=5, handle);
+pub(super) const API: super::Api = api!(TxnOffsetCommit, 0..=6, handle);
 
 /// The first version that adds the group to the transaction.
 const JOINS_SINCE: i16 = 5;
+/// The first version that names topics by id.
+const TOPIC_IDS_SINCE: i16 = 6;
 
 /// A request while it is sorted out: what to store, and what is wrong with the others.
 struct Sorted {
@@ -42,7 +45,9 @@ async fn handle(
     context: RequestContext,
     request: TxnOffsetCommitRequest,
 ) -> Handled {
-    let sorted = sort(&broker, &request).await;
+    let topic_ids = context.beyond.topic_ids.clone();
+    let names_ids = context.version >= TOPIC_IDS_SINCE;
+    let sorted = sort(&broker, &request, names_ids.then_some(&topic_ids)).await;
     let code = match sorted.offsets.is_empty() {
         true => ErrorCode::None,
         false => {
@@ -60,7 +65,10 @@ async fn handle(
         let partitions = partitions.collect();
         TxnOffsetCommitResponseTopic::default().with_name(topic.name).with_partitions(partitions)
     });
-    context.reply(&TxnOffsetCommitResponse::default().with_topics(topics.collect()))
+    let response = TxnOffsetCommitResponse::default().with_topics(topics.collect());
+    context.reply_by(&response, |version, correlation_id, response| {
+        messages::encode_txn_offset_commit(version, correlation_id, response, &topic_ids)
+    })
 }
 
 async fn commit(
@@ -89,11 +97,16 @@ async fn commit(
     Transactions(broker).commit_offsets(id, sender, joins, group, commit).await
 }
 
-async fn sort(broker: &Broker, request: &TxnOffsetCommitRequest) -> Sorted {
+async fn sort(
+    broker: &Broker,
+    request: &TxnOffsetCommitRequest,
+    topic_ids: Option<&Vec<Uuid>>,
+) -> Sorted {
     let now_ms = broker.groups.now_ms();
     let mut sorted = Sorted { offsets: BTreeMap::new(), codes: Vec::new() };
-    for topic in &request.topics {
-        let found = find(broker, topic).await;
+    for (at, topic) in request.topics.iter().enumerate() {
+        let id = topic_ids.map(|ids| TopicId(ids.get(at).copied().unwrap_or_default()));
+        let found = find(broker, topic, id).await;
         let mut codes = Vec::with_capacity(topic.partitions.len());
         for (asked, found) in topic.partitions.iter().zip(found) {
             codes.push(match found.and_then(|partition| checked(partition, asked)) {
@@ -109,18 +122,23 @@ async fn sort(broker: &Broker, request: &TxnOffsetCommitRequest) -> Sorted {
     sorted
 }
 
+/// The partitions of a topic, which is named by its id where it has one here.
 async fn find(
     broker: &Broker,
     topic: &TxnOffsetCommitRequestTopic,
+    id: Option<TopicId>,
 ) -> Vec<Result<TopicPartition, ErrorCode>> {
-    let known = broker.topic_by_name(&topic.name).await.map_err(|error| {
+    let (known, missing) = match id {
+        Some(id) => (broker.topic_by_id(id).await, ErrorCode::UnknownTopicId),
+        None => (broker.topic_by_name(&topic.name).await, ErrorCode::UnknownTopicOrPartition),
+    };
+    let known = known.map_err(|error| {
         tracing::warn!(%error, "a topic of an offset commit could not be looked up");
         ErrorCode::NotCoordinator
     });
     let partition = |asked: &TxnOffsetCommitRequestPartition| {
-        let known = known.as_ref().map_err(|code| *code)?;
-        let partition = known.as_ref().and_then(|known| known.partition(asked.partition_index));
-        partition.ok_or(ErrorCode::UnknownTopicOrPartition)
+        let known = known.as_ref().map_err(|code| *code)?.as_ref().ok_or(missing)?;
+        known.partition(asked.partition_index).ok_or(ErrorCode::UnknownTopicOrPartition)
     };
     topic.partitions.iter().map(partition).collect()
 }

@@ -1,7 +1,8 @@
-//! WriteTxnMarkers: v1.
+//! WriteTxnMarkers: v1-2.
 //!
-//! Kafka's coordinators send it to partitions' leaders; here it is what ends a transaction that
-//! hangs in a partition (`kafka-transactions.sh abort`). The transactional id hears nothing of it.
+//! v2 the version of transactions: since the second, a marker raises its producer's epoch. Kafka's
+//! coordinators send it to partitions' leaders; here it is what ends a transaction that hangs in a
+//! partition (`kafka-transactions.sh abort`). The transactional id hears nothing of it.
 
 use super::{Handled, RequestContext, api};
 use crate::broker::Broker;
@@ -19,7 +20,10 @@ use kfs::{ProducerEpoch, ProducerId, TopicPartition};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(super) const API: super::Api = api!(WriteTxnMarkers, 1..=1, handle);
+pub(super) const API: super::Api = api!(WriteTxnMarkers, 1..=2, handle);
+
+/// The first version of transactions whose markers raise the epoch (KIP-890's second part).
+const RAISES_EPOCH_SINCE: i8 = 2;
 
 async fn handle(
     broker: Arc<Broker>,
@@ -27,13 +31,19 @@ async fn handle(
     request: WriteTxnMarkersRequest,
 ) -> Handled {
     let mut markers = Vec::with_capacity(request.markers.len());
-    for marker in request.markers {
-        markers.push(write(&broker, marker).await);
+    for (at, marker) in request.markers.into_iter().enumerate() {
+        let version = context.beyond.transaction_versions.get(at);
+        let raises_epoch = version.is_some_and(|version| *version >= RAISES_EPOCH_SINCE);
+        markers.push(write(&broker, marker, raises_epoch).await);
     }
     context.reply(&WriteTxnMarkersResponse::default().with_markers(markers))
 }
 
-async fn write(broker: &Broker, marker: WritableTxnMarker) -> WritableTxnMarkerResult {
+async fn write(
+    broker: &Broker,
+    marker: WritableTxnMarker,
+    raises_epoch: bool,
+) -> WritableTxnMarkerResult {
     let find = |name: &str, index: i32| broker.topics.by_name(name)?.partition(index);
     let mut codes: BTreeMap<TopicPartition, ErrorCode> = BTreeMap::new();
     for topic in &marker.topics {
@@ -45,7 +55,7 @@ async fn write(broker: &Broker, marker: WritableTxnMarker) -> WritableTxnMarkerR
     if is_valid {
         let partitions: Vec<TopicPartition> = codes.keys().copied().collect();
         for some in partitions.chunks(MARKERS_MAX) {
-            codes.extend(write_some(broker, &marker, some).await);
+            codes.extend(write_some(broker, &marker, raises_epoch, some).await);
         }
     }
     let topics = marker.topics.iter().map(|topic| {
@@ -68,6 +78,7 @@ async fn write(broker: &Broker, marker: WritableTxnMarker) -> WritableTxnMarkerR
 async fn write_some(
     broker: &Broker,
     marker: &WritableTxnMarker,
+    raises_epoch: bool,
     partitions: &[TopicPartition],
 ) -> Vec<(TopicPartition, ErrorCode)> {
     let transactions = Transactions(broker);
@@ -76,6 +87,7 @@ async fn write_some(
         producer: ProducerId(marker.producer_id.0),
         epoch: ProducerEpoch(marker.producer_epoch),
         commit: marker.transaction_result,
+        raises_epoch,
         coordinator_epoch: marker.coordinator_epoch,
         timestamp_type: transactions.timestamp_type(partition.topic),
     });
@@ -89,12 +101,12 @@ async fn write_some(
     };
     let written = partitions.iter().zip(outcomes);
     let code = |(partition, outcome): (&TopicPartition, MarkerOutcome)| {
-        transactions.observe(*partition, outcome);
-        let code = match outcome {
+        let code = match &outcome {
             MarkerOutcome::Written { .. } => ErrorCode::None,
             MarkerOutcome::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
             MarkerOutcome::StaleEpoch => ErrorCode::InvalidProducerEpoch,
         };
+        transactions.observe(*partition, outcome);
         (*partition, code)
     };
     written.map(code).collect()

@@ -13,7 +13,8 @@ use floe_metadata::MetadataStore;
 use floe_metadata::rows::AbortedTransaction;
 use kfs::{BatchHeader, PartitionIndex, TopicId, TopicPartition};
 
-/// Partitions whose ends one read of the metadata store brings.
+/// Partitions whose ends one read of the metadata store brings, or those of one topic: a cut is of
+/// one moment, so that each transaction is in it as a whole.
 const CUT_PARTITIONS_MAX: usize = 1000;
 
 /// Hands the log to the bridge.
@@ -33,14 +34,17 @@ impl LogReader for BridgeLog {
     }
 
     async fn cuts(&self, topics: &[(TopicId, i32)]) -> Result<Vec<Option<Vec<PartitionCut>>>> {
-        let of_topic = |(topic, count): &(TopicId, i32)| {
+        let mut states = Vec::new();
+        let mut page: Vec<TopicPartition> = Vec::new();
+        for (at, (topic, count)) in topics.iter().enumerate() {
             let topic = *topic;
-            (0..*count).map(move |index| TopicPartition { topic, partition: PartitionIndex(index) })
-        };
-        let partitions: Vec<TopicPartition> = topics.iter().flat_map(of_topic).collect();
-        let mut states = Vec::with_capacity(partitions.len());
-        for page in partitions.chunks(CUT_PARTITIONS_MAX) {
-            states.extend(self.metadata.partition_states(page).await?);
+            let partition = |index| TopicPartition { topic, partition: PartitionIndex(index) };
+            page.extend((0..*count).map(partition));
+            let next = topics.get(at + 1).map(|(_, count)| usize::try_from(*count).unwrap_or(0));
+            if next.is_none_or(|next| page.len() + next > CUT_PARTITIONS_MAX) {
+                states.extend(self.metadata.partition_states(&page).await?);
+                page.clear();
+            }
         }
         let mut states = states.into_iter().map(|state| {
             state.map(|state| PartitionCut {

@@ -5,7 +5,10 @@
 //! the change was made, it starts over: the rules know a request that comes again. What ends a
 //! transaction is one step of the metadata store, after which waiting fetches are woken.
 
+mod doubts;
 mod upkeep;
+
+pub(crate) use doubts::DoubtfulEnds;
 
 use crate::broker::Broker;
 use crate::error_codes::transaction_code;
@@ -158,7 +161,8 @@ impl Transactions<'_> {
             }
             self.0.metadata.wait_for_conflict(attempt).await;
         }
-        Err(ErrorCode::ConcurrentTransactions)
+        // Older clients know no CONCURRENT_TRANSACTIONS here.
+        Err(ErrorCode::CoordinatorNotAvailable)
     }
 
     /// EndTxn. Answers the producer id and epoch that the client goes on with.
@@ -184,9 +188,11 @@ impl Transactions<'_> {
         Err(ErrorCode::ConcurrentTransactions)
     }
 
-    /// The id's row.
+    /// The id's row. What it says has been done shows to readers here.
     pub(crate) async fn find(&self, id: &str) -> Result<Option<KnownTransaction>, ErrorCode> {
-        self.0.metadata.transaction(id).await.map_err(|error| failed(&error))
+        let known = self.0.metadata.transaction(id).await.map_err(|error| failed(&error))?;
+        self.settle(id, known.as_ref()).await.map_err(|error| failed(&error))?;
+        Ok(known)
     }
 
     async fn known(&self, id: &str) -> Result<KnownTransaction, ErrorCode> {
@@ -236,7 +242,10 @@ impl Transactions<'_> {
                 Ok(Ok(()))
             }
             Ok(None) => Ok(Err(StartOver)),
-            Err(error) if error.kind() == ErrorKind::UnknownOutcome => Ok(Err(StartOver)),
+            Err(error) if error.kind() == ErrorKind::UnknownOutcome => {
+                self.doubt(known).await?;
+                Ok(Err(StartOver))
+            }
             Err(error) => Err(failed(&error)),
         }
     }
@@ -249,8 +258,8 @@ impl Transactions<'_> {
 
     /// Takes in what a marker has made of its partition.
     pub(crate) fn observe(&self, partition: TopicPartition, outcome: MarkerOutcome) {
-        if let MarkerOutcome::Written { state, .. } = outcome {
-            self.0.log.observe(partition, state);
+        if let MarkerOutcome::Written { marker, state } = outcome {
+            self.0.log.ended(partition, state, marker);
         }
     }
 }

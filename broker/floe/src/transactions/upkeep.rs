@@ -1,7 +1,7 @@
 //! What happens to transactional ids without anybody asking: transactions that are open for too
-//! long are aborted, so that they hold no reader up, and ids that nobody uses are forgotten. Every
-//! broker does it; each change is made on condition that the row is what was read, so once is
-//! enough.
+//! long are aborted, so that they hold no reader up, ids that nobody uses are forgotten, and what
+//! has become of ends in doubt is looked at. Every broker does it; each change is made on condition
+//! that the row is what was read, so once is enough.
 //!
 //! A round reads every row, 1,000 at a time: their number is bounded by their expiry.
 
@@ -39,7 +39,7 @@ impl Transactions<'_> {
         let (metadata, now_ms) = (&self.0.metadata, self.0.metadata.now_ms().await?);
         let expiration = self.0.config.kafka.transactional_id_expiration;
         let expiration_ms = i64::try_from(expiration.as_millis()).unwrap_or(i64::MAX);
-        let mut failure = None;
+        let mut failure = self.settle_all().await.err();
         let mut after: Option<String> = None;
         loop {
             let page = metadata.transactions_after(after.as_deref(), ROWS_PAGE).await?;

@@ -7,7 +7,7 @@ use floe::config::{Config, Inputs, Machine, resolve};
 use floe::connection;
 use floe::metrics::Metrics;
 use floe_env::{Env, Lane, ShutdownTrigger, shutdown_signal};
-use floe_metadata::{Backend, MetadataStore, ModelBackend};
+use floe_metadata::{MetadataStore, ModelBackend};
 use floe_store::MemoryStore;
 use floe_wire::messages::produce_response::PartitionProduceResponse;
 use floe_wire::messages::{
@@ -24,6 +24,7 @@ pub(crate) struct Rig {
     pub(crate) env: Env,
     pub(crate) broker: Arc<Broker>,
     pub(crate) trigger: ShutdownTrigger,
+    pub(crate) model: Arc<ModelBackend>,
     objects: Arc<MemoryStore>,
 }
 
@@ -36,8 +37,8 @@ impl Rig {
     /// A broker on a machine with this much memory.
     pub(crate) async fn start_on(memory_bytes: u64) -> Self {
         let env = Env::current();
-        let backend: Arc<dyn Backend> = Arc::new(ModelBackend::new(env.clone()));
-        let metadata = MetadataStore::new(backend, env.clone());
+        let model = Arc::new(ModelBackend::new(env.clone()));
+        let metadata = MetadataStore::new(model.clone(), env.clone());
         let cluster = ClusterId(env.uuid());
         metadata.initialise_cluster(cluster).await.expect("a new store");
         let inputs = Inputs {
@@ -51,7 +52,7 @@ impl Rig {
         let identity =
             Identity { cluster, node_id: 1, host: "127.0.0.1".to_owned(), port: 9092, rack: None };
         let objects = Arc::new(MemoryStore::new());
-        Self::start_with(env, config, identity, objects, metadata).await
+        Self::start_with(env, config, identity, objects, model).await
     }
 
     async fn start_with(
@@ -59,14 +60,15 @@ impl Rig {
         config: Arc<Config>,
         identity: Identity,
         objects: Arc<MemoryStore>,
-        metadata: MetadataStore,
+        model: Arc<ModelBackend>,
     ) -> Self {
+        let metadata = MetadataStore::new(model.clone(), env.clone());
         let stores = Stores { objects: objects.clone(), metadata, is_remote: false };
         let (trigger, shutdown) = shutdown_signal();
         let broker = Broker::start(env.clone(), config, identity, stores, Metrics::new(), shutdown)
             .await
             .expect("the broker starts");
-        Self { env, broker, trigger, objects }
+        Self { env, broker, trigger, model, objects }
     }
 
     /// The same broker again, with nothing in memory.
@@ -74,8 +76,7 @@ impl Rig {
         self.trigger.trigger();
         self.broker.drained().await;
         let (config, identity) = (self.broker.config.clone(), self.broker.identity.clone());
-        let metadata = MetadataStore::new(self.broker.metadata.backend().clone(), self.env.clone());
-        Self::start_with(self.env, config, identity, self.objects, metadata).await
+        Self::start_with(self.env, config, identity, self.objects, self.model).await
     }
 
     /// A new connection.

@@ -2,7 +2,9 @@
 
 use crate::kit::{Client, Rig};
 use crate::samples::{SampleTopic, batch};
+use crate::transactions::{Producer, Protocol, committed};
 use bytes::{Buf, Bytes};
+use floe_wire::ErrorCode;
 use floe_wire::messages::{ApiKey, ApiVersionsResponse, Decodable, ListOffsetsResponse};
 
 /// ApiVersions 5 with what the client says of the broker that it means.
@@ -90,4 +92,65 @@ async fn list_offsets_11_is_answered_as_version_10_is() {
         found.push((partition.offset, partition.leader_epoch));
     }
     assert_eq!(found, [(2, 0), (0, 0), (-1, -1)]);
+}
+
+/// KIP-1319: topics are named by their ids, in the answer too.
+#[tokio::test]
+async fn txn_offset_commit_6_names_topics_by_id() {
+    let rig = Rig::start().await;
+    let id = rig.create_topic("one", 1).await;
+    let mut producer = Producer::new(&rig, Protocol::Tv2, "t").await;
+    let other = uuid::Uuid::from_u128(9);
+    // Transactional id, group, producer.
+    let mut body = b"\x02t\x02g".to_vec();
+    body.extend(producer.producer_id.to_be_bytes());
+    body.extend(producer.epoch.to_be_bytes());
+    // No generation, no member, no instance; two topics.
+    body.extend(b"\xff\xff\xff\xff\x01\x00\x03");
+    for topic in [other, id] {
+        body.extend(topic.as_bytes());
+        // One partition, offset 5, no epoch, no metadata; tags of partition and topic.
+        body.extend(b"\x02\0\0\0\0\0\0\0\0\0\0\0\x05\xff\xff\xff\xff\0\0\0");
+    }
+    body.push(0);
+    let answer = rig.connect().call_raw(ApiKey::TxnOffsetCommit, 6, &body).await;
+    let mut expected = b"\0\0\0\0\x03".to_vec();
+    for (topic, code) in [(other, 100), (id, 0)] {
+        expected.extend(topic.as_bytes());
+        expected.extend([2, 0, 0, 0, 0, 0, code, 0, 0]);
+    }
+    expected.push(0);
+    assert_eq!(answer, expected);
+    let pending = rig.broker.metadata.pending_offsets("g").await.expect("a read");
+    assert_eq!((pending.len(), pending[0].offset.offset), (1, 5));
+    assert_eq!(producer.end(true).await, ErrorCode::None);
+    assert!(rig.broker.metadata.pending_offsets("g").await.expect("a read").is_empty());
+}
+
+/// KIP-1228: a marker of KIP-890's second part ends what is open only with a raised epoch.
+#[tokio::test]
+async fn write_txn_markers_2_raises_the_epoch() {
+    let rig = Rig::start().await;
+    let topic = SampleTopic { name: "one", id: rig.create_topic("one", 1).await };
+    let mut producer = Producer::new(&rig, Protocol::Tv2, "t").await;
+    producer.write(&topic, "a").await;
+    let mut codes = Vec::new();
+    for (version, raised) in [(2, 0), (2, 1), (2, 1), (1, 0)] {
+        let mut body = vec![2];
+        body.extend(producer.producer_id.to_be_bytes());
+        body.extend((producer.epoch + raised).to_be_bytes());
+        // Abort; one topic with one partition; tags; the coordinator's epoch.
+        body.extend(b"\0\x02\x04one\x02\0\0\0\0\0\0\0\0\x03");
+        body.extend([version, 0, 0]);
+        let answer = rig.connect().call_raw(ApiKey::WriteTxnMarkers, 2, &body).await;
+        let mut expected = vec![2];
+        expected.extend(producer.producer_id.to_be_bytes());
+        expected.extend(b"\x02\x04one\x02\0\0\0\0");
+        assert!(answer.starts_with(&expected), "{answer:?}");
+        codes.push(answer[expected.len() + 1]);
+        assert_eq!(answer[expected.len() + 2..], [0; 4], "tags");
+    }
+    let stale = 47;
+    assert_eq!(codes, [stale, 0, 0, stale]);
+    assert_eq!(committed(&rig, &topic).await, (3, 3, vec![0], 3));
 }

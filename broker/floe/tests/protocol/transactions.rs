@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Which protocol a producer speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Protocol {
+pub(crate) enum Protocol {
     Tv1,
     Tv2,
 }
@@ -20,19 +20,19 @@ enum Protocol {
 const BOTH: [Protocol; 2] = [Protocol::Tv1, Protocol::Tv2];
 
 /// A transactional producer on a connection of its own.
-struct Producer {
+pub(crate) struct Producer {
     protocol: Protocol,
     client: Client,
     id: &'static str,
     timeout_ms: i32,
-    producer_id: i64,
-    epoch: i16,
+    pub(crate) producer_id: i64,
+    pub(crate) epoch: i16,
     /// The next one of each topic.
     sequences: BTreeMap<&'static str, i32>,
 }
 
 impl Producer {
-    async fn new(rig: &Rig, protocol: Protocol, id: &'static str) -> Self {
+    pub(crate) async fn new(rig: &Rig, protocol: Protocol, id: &'static str) -> Self {
         Self::with_timeout(rig, protocol, id, 60_000).await
     }
 
@@ -64,11 +64,16 @@ impl Producer {
 
     /// InitProducerId without an expectation.
     async fn init(&mut self) -> (ErrorCode, i64, i16) {
+        self.init_with((-1, -1)).await
+    }
+
+    /// InitProducerId by who believes to have this producer id and epoch.
+    async fn init_with(&mut self, (producer_id, epoch): (i64, i16)) -> (ErrorCode, i64, i16) {
         let request = InitProducerIdRequest::default()
             .with_transactional_id(Some(self.transactional_id()))
             .with_transaction_timeout_ms(self.timeout_ms)
-            .with_producer_id(ProducerId(-1))
-            .with_producer_epoch(-1);
+            .with_producer_id(ProducerId(producer_id))
+            .with_producer_epoch(epoch);
         let request = RequestKind::InitProducerId(request);
         let ResponseKind::InitProducerId(answer) =
             self.client.call(ApiKey::InitProducerId, 5, request).await
@@ -125,7 +130,7 @@ impl Producer {
     }
 
     /// Writes a record within the transaction.
-    async fn write(&mut self, topic: &SampleTopic, value: &str) -> i64 {
+    pub(crate) async fn write(&mut self, topic: &SampleTopic, value: &str) -> i64 {
         if self.protocol == Protocol::Tv1 {
             assert_eq!(self.add(topic).await, ErrorCode::None);
         }
@@ -135,7 +140,7 @@ impl Producer {
         offset
     }
 
-    async fn end(&mut self, commit: bool) -> ErrorCode {
+    pub(crate) async fn end(&mut self, commit: bool) -> ErrorCode {
         let version = if self.protocol == Protocol::Tv1 { 4 } else { 5 };
         let request = EndTxnRequest::default()
             .with_transactional_id(self.transactional_id())
@@ -194,7 +199,7 @@ async fn topic(rig: &Rig, name: &'static str) -> SampleTopic {
 }
 
 /// (high watermark, last stable offset, first offsets of aborted transactions, batches).
-async fn committed(rig: &Rig, topic: &SampleTopic) -> (i64, i64, Vec<i64>, usize) {
+pub(crate) async fn committed(rig: &Rig, topic: &SampleTopic) -> (i64, i64, Vec<i64>, usize) {
     let RequestKind::Fetch(request) = topic.fetch(12, 0, 0) else { panic!() };
     let request = RequestKind::Fetch(request.with_isolation_level(1));
     let answer = rig.connect().fetch(12, request).await;
@@ -302,6 +307,24 @@ async fn a_batch_that_comes_late_neither_hangs_nor_joins_the_next_transaction() 
     }
 }
 
+/// As Kafka's guard of verification: what was refused before its partition was added is not
+/// overtaken by what the producer sent behind it.
+#[tokio::test]
+async fn a_batch_that_was_refused_is_not_overtaken() {
+    let rig = Rig::start().await;
+    let topic = topic(&rig, "one").await;
+    let mut producer = Producer::new(&rig, Protocol::Tv1, "t").await;
+    let (first, next) = (producer.batch(&topic, "a"), producer.batch(&topic, "b"));
+    let refused = producer.send(&topic, first.clone()).await.0;
+    assert_eq!(refused, ErrorCode::TransactionAbortable);
+    assert_eq!(producer.add(&topic).await, ErrorCode::None);
+    let early = producer.send(&topic, next.clone()).await.0;
+    assert_eq!(early, ErrorCode::OutOfOrderSequenceNumber);
+    for (batch, offset) in [(first, 0), (next, 1)] {
+        assert_eq!(producer.send(&topic, batch).await, (ErrorCode::None, offset));
+    }
+}
+
 /// Case 134: Flink commits with the id and epoch of a producer that is gone, from a new connection,
 /// and may do it twice.
 #[tokio::test]
@@ -358,6 +381,55 @@ async fn a_new_producer_aborts_and_fences_the_old_one() {
     }
 }
 
+/// A connection to the metadata store breaks around the commit of an end. Who has read all before
+/// it must see it all the same, though nobody writes any more.
+#[tokio::test]
+async fn an_end_whose_answer_was_lost_shows_to_who_has_read_all_before_it() {
+    for protocol in BOTH {
+        let rig = Rig::start().await;
+        let topic = topic(&rig, "one").await;
+        let mut producer = Producer::new(&rig, protocol, "t").await;
+        producer.write(&topic, "a").await;
+        assert_eq!(committed(&rig, &topic).await, (1, 0, vec![], 0));
+        rig.model.lose_next_end();
+        assert_eq!(producer.end(true).await, ErrorCode::None);
+        assert_eq!(committed(&rig, &topic).await, (2, 2, vec![], 2), "{protocol:?}");
+        // One that a new producer aborts.
+        producer.write(&topic, "b").await;
+        rig.model.lose_next_end();
+        let (code, ..) = producer.init().await;
+        assert_eq!(code, ErrorCode::None, "the broker itself has asked again");
+        assert_eq!(committed(&rig, &topic).await, (4, 4, vec![2], 4), "{protocol:?}");
+    }
+}
+
+/// KIP-360: a producer goes on with what it has, and is told to ask again while its transaction is
+/// aborted.
+#[tokio::test]
+async fn who_goes_on_with_an_open_transaction_is_not_fenced_by_its_abort() {
+    for protocol in BOTH {
+        let rig = Rig::start().await;
+        let topic = topic(&rig, "one").await;
+        let mut producer = Producer::new(&rig, protocol, "t").await;
+        let (producer_id, epoch) = (producer.producer_id, producer.epoch);
+        producer.write(&topic, "a").await;
+        let own = (producer_id, epoch);
+        assert_eq!(producer.init_with(own).await.0, ErrorCode::ConcurrentTransactions);
+        let next = (ErrorCode::None, producer_id, epoch + 1);
+        assert_eq!(producer.init_with(own).await, next, "{protocol:?}");
+        assert_eq!(producer.init_with(own).await, next, "{protocol:?}: its answer was lost");
+        producer.epoch = epoch + 1;
+        producer.sequences.clear();
+        producer.write(&topic, "b").await;
+        // An old epoch aborts it too, and gets nothing for that.
+        let abort = producer.init_with((producer_id, epoch)).await.0;
+        assert_eq!(abort, ErrorCode::ConcurrentTransactions);
+        let fenced = producer.init_with((producer_id, epoch)).await.0;
+        assert_eq!(fenced, ErrorCode::ProducerFenced);
+        assert_eq!(committed(&rig, &topic).await.2, [0, 2], "{protocol:?}");
+    }
+}
+
 #[tokio::test]
 async fn offsets_are_committed_with_the_transaction() {
     for protocol in BOTH {
@@ -400,6 +472,8 @@ async fn case_151_control_batches_at_the_tail_are_passed() {
 async fn a_transaction_that_is_open_for_too_long_is_aborted() {
     let rig = Rig::start().await;
     let topic = topic(&rig, "one").await;
+    // What the first round does is not told; the next one looks.
+    rig.model.lose_next_end();
     let job = rig.broker.tend_transactions();
     // The store's clock is the machine's, whatever the runtime's does.
     let mut producer = Producer::with_timeout(&rig, Protocol::Tv2, "t", 1).await;
@@ -438,6 +512,22 @@ async fn transactions_are_described_and_listed() {
         let request = ListTransactionsRequest::default().with_state_filters(states);
         RequestKind::ListTransactions(request.with_duration_filter(-1))
     };
+    let patterns = [("t", Ok(1)), ("", Ok(1)), ("[s-u]", Ok(1)), ("t.", Ok(0)), ("x|t", Ok(1))];
+    let broken = ["(", "a)(b", "t{9999999}"].map(|pattern| (pattern, Err(())));
+    for (pattern, found) in patterns.into_iter().chain(broken) {
+        let request = ListTransactionsRequest::default()
+            .with_duration_filter(-1)
+            .with_transactional_id_pattern(Some(StrBytes::from_static_str(pattern)));
+        let request = RequestKind::ListTransactions(request);
+        let answer = client.call(ApiKey::ListTransactions, 2, request).await;
+        let ResponseKind::ListTransactions(answer) = answer else { panic!("another answer") };
+        let expected = match found {
+            Ok(_) => ErrorCode::None,
+            Err(()) => ErrorCode::InvalidRegularExpression,
+        };
+        assert_eq!(code(answer.error_code), expected, "{pattern}");
+        assert_eq!(answer.transaction_states.len(), found.unwrap_or(0), "{pattern}");
+    }
     for (state, count, unknown) in [("Ongoing", 1, 0), ("Empty", 0, 0), ("ongoing", 0, 1)] {
         let answer = client.call(ApiKey::ListTransactions, 1, list(state)).await;
         let ResponseKind::ListTransactions(answer) = answer else { panic!("another answer") };

@@ -23,6 +23,7 @@ fn from_producer(mut batch: AppendBatch, first_sequence: i32) -> AppendBatch {
         epoch: ProducerEpoch(0),
         first_sequence,
         last_sequence: first_sequence + batch.record_count as i32 - 1,
+        lost_sequence: None,
     });
     batch
 }
@@ -56,6 +57,25 @@ async fn what_is_acknowledged_can_be_read_at_its_offset_from_cache_and_from_the_
     assert_eq!(before.0, 0);
     assert_eq!(values(&rig, first, 0).await, expected);
     assert!(rig.broker.log.cache_stats().misses > 0 && rig.store.reads() > before.1);
+}
+
+/// The second batch of a new producer was on its way when the segment of its first was given up.
+#[tokio::test(start_paused = true)]
+async fn a_first_batch_that_was_lost_is_not_overtaken() {
+    let rig = Rig::new().await;
+    let partition = rig.partition(0);
+    let first = from_producer(batch(partition, 0, &["a"]), 0);
+    let next = from_producer(batch(partition, 0, &["b"]), 1);
+    rig.store.refuse_puts(true);
+    let lost = append(&rig, vec![first.clone()]).await;
+    assert!(matches!(lost[0], Err(AppendError::Retry(_))), "{lost:?}");
+    rig.store.refuse_puts(false);
+    let early = append(&rig, vec![next.clone()]).await;
+    let Err(AppendError::Refused { refusal, .. }) = &early[0] else { panic!("{early:?}") };
+    assert_eq!(*refusal, Refusal::OutOfOrderSequence);
+    assert_eq!(base_offsets(&append(&rig, vec![first, next]).await), vec![0, 1]);
+    let expected = [(0, "a".to_owned()), (1, "b".to_owned())];
+    assert_eq!(values(&rig, partition, 0).await, expected);
 }
 
 #[tokio::test(start_paused = true)]

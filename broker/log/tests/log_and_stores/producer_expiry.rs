@@ -14,6 +14,7 @@ async fn write(rig: &Rig, id: i64, sequence: i32) {
         epoch: ProducerEpoch(0),
         first_sequence: sequence,
         last_sequence: sequence,
+        lost_sequence: None,
     };
     let batch = batch(rig.partition(1), young_ms(), &["v"]);
     rig.append_all(vec![AppendBatch { producer: Some(producer), ..batch }]).await;

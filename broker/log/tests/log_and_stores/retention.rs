@@ -201,8 +201,13 @@ async fn an_open_transaction_keeps_its_records() {
     seconds(&rig, partition, 1).await;
     let id = ProducerId(7);
     rig.metadata.put_transaction("t7", None, &TransactionRow::new(id, 60_000, 0)).await.unwrap();
-    let producer =
-        ProducerBatch { id, epoch: ProducerEpoch(0), first_sequence: 0, last_sequence: 0 };
+    let producer = ProducerBatch {
+        id,
+        epoch: ProducerEpoch(0),
+        first_sequence: 0,
+        last_sequence: 0,
+        lost_sequence: None,
+    };
     let transaction = TransactionBatch { id: "t7".into(), joins: true };
     rig.append_all(vec![AppendBatch {
         producer: Some(producer),

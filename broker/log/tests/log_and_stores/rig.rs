@@ -12,7 +12,7 @@ use floe_log::{
 use floe_metadata::brokers::BrokerAddress;
 use floe_metadata::rows::{Extent, Place};
 use floe_metadata::topics::{Topic, TopicCreation};
-use floe_metadata::{Backend, MetadataStore, ModelBackend};
+use floe_metadata::{MetadataStore, ModelBackend};
 use floe_store::{MemoryStore, ObjectStore, PutOutcome, StoreLayer};
 use kfs::{
     BatchBuilder, BrokerId, ClusterId, NewRecord, PartitionIndex, TimestampType, TopicId,
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// More than the grace of dead objects, ms.
@@ -35,6 +35,7 @@ pub(crate) struct Rig {
     pub(crate) node: Node,
     pub(crate) env: Env,
     pub(crate) store: Arc<HookedStore>,
+    pub(crate) model: Arc<ModelBackend>,
     pub(crate) metadata: MetadataStore,
     pub(crate) topic: TopicId,
     pub(crate) other_topic: TopicId,
@@ -58,8 +59,8 @@ impl Rig {
     pub(crate) async fn seeded(seed: u64) -> Self {
         let node = Node::new(seed);
         let env = Env::simulated(node.clone());
-        let backend: Arc<dyn Backend> = Arc::new(ModelBackend::new(env.clone()));
-        let metadata = MetadataStore::new(backend, env.clone());
+        let model = Arc::new(ModelBackend::new(env.clone()));
+        let metadata = MetadataStore::new(model.clone(), env.clone());
         let store = Arc::new(HookedStore::default());
         let mut topics = Vec::new();
         for name in ["t", "u"] {
@@ -69,7 +70,7 @@ impl Rig {
         }
         let broker = start(&env, &store, &metadata, 1).await;
         let (topic, other_topic) = (topics[0], topics[1]);
-        Self { node, env, store, metadata, topic, other_topic, broker }
+        Self { node, env, store, model, metadata, topic, other_topic, broker }
     }
 
     /// Another broker on the same stores.
@@ -276,6 +277,7 @@ pub(crate) struct HookedStore {
     read_takes: Mutex<Duration>,
     reads: AtomicUsize,
     cut_off: Mutex<Option<(String, u64)>>,
+    refuses_puts: AtomicBool,
 }
 
 impl HookedStore {
@@ -294,6 +296,11 @@ impl HookedStore {
         *self.cut_off.lock() = Some((key, at));
     }
 
+    /// From now on puts fail, or do so no more.
+    pub(crate) fn refuse_puts(&self, refuses: bool) {
+        self.refuses_puts.store(refuses, Ordering::Relaxed);
+    }
+
     /// Reads of ranges so far.
     pub(crate) fn reads(&self) -> usize {
         self.reads.load(Ordering::Relaxed)
@@ -307,6 +314,9 @@ impl StoreLayer for HookedStore {
     }
 
     async fn put(&self, key: &str, parts: Vec<Bytes>) -> Result<PutOutcome> {
+        if self.refuses_puts.load(Ordering::Relaxed) {
+            return Err(Error::unavailable("no puts now"));
+        }
         let outcome = self.inner.put(key, parts).await?;
         let hook = self.after_put.lock().take();
         if let Some(hook) = hook {

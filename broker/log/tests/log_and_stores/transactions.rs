@@ -46,6 +46,7 @@ impl Producer {
                 epoch,
                 first_sequence,
                 last_sequence: self.sequence - 1,
+                lost_sequence: None,
             }),
             transaction: Some(TransactionBatch { id: self.name.as_str().into(), joins: true }),
             ..batch(partition, young_ms(), values)
@@ -65,8 +66,8 @@ impl Producer {
         let created = |_| TimestampType::CreateTime;
         let ended = rig.metadata.end_transaction(&known, &after, ending, created).await;
         for (partition, outcome) in ended.expect("end").expect("nobody else changes it") {
-            let MarkerOutcome::Written { state, .. } = outcome else { panic!("{outcome:?}") };
-            rig.broker.log.observe(partition, state);
+            let MarkerOutcome::Written { marker, state } = outcome else { panic!("{outcome:?}") };
+            rig.broker.log.ended(partition, state, marker);
         }
         (self.epoch, self.sequence) = (epoch.0, 0);
     }
@@ -141,6 +142,35 @@ async fn a_waiting_reader_is_woken_by_the_end() {
     waiter.news().await;
     let (records, aborted) = committed(&rig.broker.log, partition, 0).await;
     assert_eq!((records.len(), aborted), (2, vec![0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_follows_asks_for_aborted_transactions_only_where_there_are_any() {
+    let mut rig = Rig::new().await;
+    let partition = rig.partition(0);
+    let mut producer = Producer::new(&rig, 7).await;
+    let log = rig.broker.log.clone();
+    for round in 0..5 {
+        let begins = producer.batch(partition, &["a"]);
+        rig.append_all(vec![begins]).await;
+        producer.end(&rig, true).await;
+        let (records, aborted) = committed(&log, partition, 2 * round).await;
+        assert_eq!((records.len(), aborted), (2, vec![]), "round {round}");
+    }
+    assert_eq!(committed(&log, partition, 0).await.0.len(), 10);
+    assert_eq!(rig.model.aborted_reads(), 0);
+    let begins = producer.batch(partition, &["b"]);
+    rig.append_all(vec![begins]).await;
+    producer.end(&rig, false).await;
+    let state_reads = rig.model.state_reads();
+    assert_eq!(committed(&log, partition, 0).await.1, [10]);
+    assert_eq!((rig.model.aborted_reads(), rig.model.state_reads()), (1, state_reads));
+    // Behind the abort all is committed again, and before it the list is not needed either.
+    assert_eq!(committed(&log, partition, 12).await.1, [0i64; 0]);
+    assert_eq!(rig.model.aborted_reads(), 1);
+    // Whoever has seen nothing of it asks.
+    rig.broker = rig.start(2).await;
+    assert_eq!(committed(&rig.broker.log, partition, 0).await.1, [10]);
 }
 
 /// Two producers by turns; the first's transactions are aborted, every other one of the second's.

@@ -36,7 +36,13 @@ fn of_producer(batch: AppendBatch, id: i64, first_sequence: i32) -> AppendBatch 
     let last_sequence = first_sequence + batch.record_count as i32 - 1;
     let (id, epoch) = (ProducerId(id), ProducerEpoch(0));
     AppendBatch {
-        producer: Some(ProducerBatch { id, epoch, first_sequence, last_sequence }),
+        producer: Some(ProducerBatch {
+            id,
+            epoch,
+            first_sequence,
+            last_sequence,
+            lost_sequence: None,
+        }),
         ..batch
     }
 }

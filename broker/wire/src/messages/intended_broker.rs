@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use super::reader::{int32, nullable_text, skip_tags, text};
-use super::{ApiVersionsRequest, RequestKind, StrBytes};
+use super::{ApiVersionsRequest, Beyond, RequestKind, StrBytes};
 use crate::error::CheckError;
 
 /// The first version with these fields.
@@ -25,12 +25,13 @@ pub struct IntendedBroker {
 }
 
 /// Reads ApiVersions 5 off the front of `body`.
-pub(super) fn api_versions(body: &mut Bytes) -> Result<(RequestKind, IntendedBroker), CheckError> {
+pub(super) fn api_versions(body: &mut Bytes) -> Result<(RequestKind, Beyond), CheckError> {
     let request = ApiVersionsRequest::default()
         .with_client_software_name(text(body, "client_software_name")?)
         .with_client_software_version(text(body, "client_software_version")?);
     let cluster_id = nullable_text(body, "cluster_id")?;
     let node_id = Some(int32(body, "node_id")?).filter(|node_id| *node_id != NO_NODE);
     skip_tags(body)?;
-    Ok((RequestKind::ApiVersions(request), IntendedBroker { cluster_id, node_id }))
+    let intended = IntendedBroker { cluster_id, node_id };
+    Ok((RequestKind::ApiVersions(request), Beyond { intended, ..Beyond::default() }))
 }

@@ -2,12 +2,13 @@
 //!
 //! DeleteGroups 3 has a message for each group, which is null here: there is nothing to say beyond
 //! the error's name. DescribeLogDirs 5 says of each directory whether it is cordoned, which the
-//! object store never is.
+//! object store never is. TxnOffsetCommit 6 has each topic's id in the place of its name.
 
 use bytes::{BufMut, BytesMut};
 use kafka_protocol::protocol::Encodable;
 
-use super::{DeleteGroupsResponse, DescribeLogDirsResponse};
+use super::{DeleteGroupsResponse, DescribeLogDirsResponse, TxnOffsetCommitResponse};
+use uuid::Uuid;
 
 /// The first version of DeleteGroups with a message for each group.
 pub(super) const DELETE_GROUPS_SINCE: i16 = 3;
@@ -43,6 +44,30 @@ pub(super) fn describe_log_dirs(
     put_length(body, answer.results.len())?;
     for result in &answer.results {
         put_widened(body, result, DESCRIBE_LOG_DIRS_SINCE - 1, IS_CORDONED)?;
+    }
+    body.put_u8(NO_TAGS);
+    Ok(())
+}
+
+/// Puts the body of a TxnOffsetCommit answer of version 6, whose topics have these ids.
+pub(super) fn txn_offset_commit(
+    body: &mut BytesMut,
+    answer: &TxnOffsetCommitResponse,
+    topic_ids: &[Uuid],
+) -> Result<(), String> {
+    if topic_ids.len() != answer.topics.len() {
+        return Err(format!("{} topics and {} ids", answer.topics.len(), topic_ids.len()));
+    }
+    body.put_i32(answer.throttle_time_ms);
+    put_length(body, answer.topics.len())?;
+    for (topic, id) in answer.topics.iter().zip(topic_ids) {
+        body.put_slice(id.as_bytes());
+        put_length(body, topic.partitions.len())?;
+        for partition in &topic.partitions {
+            let put = partition.encode(body, super::topic_ids::TXN_SINCE - 1);
+            put.map_err(|error| error.to_string())?;
+        }
+        body.put_u8(NO_TAGS);
     }
     body.put_u8(NO_TAGS);
     Ok(())

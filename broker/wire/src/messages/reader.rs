@@ -17,6 +17,21 @@ fn fixed<const N: usize>(body: &mut Bytes, field: &'static str) -> Result<[u8; N
     Ok(bytes)
 }
 
+/// A byte with a sign.
+pub(super) fn int8(body: &mut Bytes, field: &'static str) -> Result<i8, CheckError> {
+    fixed(body, field).map(i8::from_be_bytes)
+}
+
+/// A 16-bit integer.
+pub(super) fn int16(body: &mut Bytes, field: &'static str) -> Result<i16, CheckError> {
+    fixed(body, field).map(i16::from_be_bytes)
+}
+
+/// A 64-bit integer.
+pub(super) fn int64(body: &mut Bytes, field: &'static str) -> Result<i64, CheckError> {
+    fixed(body, field).map(i64::from_be_bytes)
+}
+
 /// A 32-bit integer.
 pub(super) fn int32(body: &mut Bytes, field: &'static str) -> Result<i32, CheckError> {
     fixed(body, field).map(i32::from_be_bytes)
@@ -57,17 +72,31 @@ pub(super) fn text(body: &mut Bytes, field: &'static str) -> Result<StrBytes, Ch
     nullable_text(body, field)?.ok_or(CheckError::Null(field))
 }
 
+/// The length of a compact array whose elements follow, none of which is without bytes.
+fn nullable_array_length(
+    body: &mut Bytes,
+    field: &'static str,
+) -> Result<Option<usize>, CheckError> {
+    let Some(count) = length(body, field)? else { return Ok(None) };
+    let left = body.len();
+    if count > left {
+        return Err(CheckError::Short { field, needed: count, left });
+    }
+    Ok(Some(count))
+}
+
+/// The length of a compact array whose elements follow.
+pub(super) fn array_length(body: &mut Bytes, field: &'static str) -> Result<usize, CheckError> {
+    nullable_array_length(body, field)?.ok_or(CheckError::Null(field))
+}
+
 /// A compact array that may be null.
 pub(super) fn nullable_array<T>(
     body: &mut Bytes,
     field: &'static str,
     element: fn(&mut Bytes) -> Result<T, CheckError>,
 ) -> Result<Option<Vec<T>>, CheckError> {
-    let Some(count) = length(body, field)? else { return Ok(None) };
-    let left = body.len();
-    if count > left {
-        return Err(CheckError::Short { field, needed: count, left });
-    }
+    let Some(count) = nullable_array_length(body, field)? else { return Ok(None) };
     let mut elements = Vec::with_capacity(count);
     for _ in 0..count {
         elements.push(element(body)?);

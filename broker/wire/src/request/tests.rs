@@ -175,13 +175,13 @@ fn api_versions_5_names_the_broker_that_is_meant() {
     let named = request(frame(18, 5, true, &named));
     let RequestKind::ApiVersions(body) = named.body else { panic!("not ApiVersions") };
     assert_eq!((&*body.client_software_name, &*body.client_software_version), ("n", "v"));
-    assert_eq!(named.intended.cluster_id.as_deref(), Some("c1"));
-    assert_eq!(named.intended.node_id, Some(7));
+    assert_eq!(named.beyond.intended.cluster_id.as_deref(), Some("c1"));
+    assert_eq!(named.beyond.intended.node_id, Some(7));
     let anyone = [&[2, b'n', 2, b'v', 0][..], &[0xff; 4], &[0]].concat();
-    assert_eq!(request(frame(18, 5, true, &anyone)).intended, IntendedBroker::default());
+    assert_eq!(request(frame(18, 5, true, &anyone)).beyond.intended, IntendedBroker::default());
     // An empty text is not null.
     let empty = [&[2, b'n', 2, b'v', 1][..], &[0xff; 4], &[0]].concat();
-    let empty = request(frame(18, 5, true, &empty)).intended;
+    let empty = request(frame(18, 5, true, &empty)).beyond.intended;
     assert_eq!((empty.cluster_id.as_deref(), empty.node_id), (Some(""), None));
 }
 

@@ -60,6 +60,7 @@ fn their_version(api: ApiKey, version: i16) -> Option<i16> {
         (ApiKey::DeleteGroups, 3) => Some(2),
         (ApiKey::DescribeLogDirs, 5) => Some(4),
         (ApiKey::OffsetCommit | ApiKey::OffsetFetch, 10) | (ApiKey::ApiVersions, 5) => None,
+        (ApiKey::TxnOffsetCommit, 6) | (ApiKey::WriteTxnMarkers, 2) => None,
         _ => Some(version),
     }
 }
@@ -180,6 +181,8 @@ fn layouts_cover_the_stable_versions_of_the_message_layer() {
             ApiKey::ListOffsets
             | ApiKey::ApiVersions
             | ApiKey::DeleteGroups
+            | ApiKey::TxnOffsetCommit
+            | ApiKey::WriteTxnMarkers
             | ApiKey::DescribeLogDirs => theirs.max + 1,
             _ => theirs.max,
         };

@@ -1,6 +1,6 @@
 //! Request layouts of producers and transactions.
 
-use super::{BOOL, I16, I32, I64, TEXT, Layout, f, list, rows};
+use super::{BOOL, I8, I16, I32, I64, NEVER, TEXT, UUID, Layout, f, list, rows};
 
 /// All layouts of this file.
 pub(super) const ALL: &[&Layout] = &[
@@ -54,7 +54,7 @@ static END_TXN: Layout = Layout::new(26, (0, 5), 3, &[
 ]);
 
 /// WriteTxnMarkers.
-static WRITE_TXN_MARKERS: Layout = Layout::new(27, (1, 1), 1, &[
+static WRITE_TXN_MARKERS: Layout = Layout::new(27, (1, 2), 1, &[
     f("markers", rows(&[
         f("producer_id", I64),
         f("producer_epoch", I16),
@@ -64,11 +64,14 @@ static WRITE_TXN_MARKERS: Layout = Layout::new(27, (1, 1), 1, &[
             f("partition_indexes", list(&I32)),
         ])),
         f("coordinator_epoch", I32),
+        f("transaction_version", I8).since(2),
+        // Where the decoder keeps it: beside the structure, which has no place for it.
+        f("kept_transaction_version", I64).since(NEVER),
     ])),
 ]);
 
 /// TxnOffsetCommit.
-static TXN_OFFSET_COMMIT: Layout = Layout::new(28, (0, 5), 3, &[
+static TXN_OFFSET_COMMIT: Layout = Layout::new(28, (0, 6), 3, &[
     f("transactional_id", TEXT),
     f("group_id", TEXT),
     f("producer_id", I64),
@@ -77,7 +80,8 @@ static TXN_OFFSET_COMMIT: Layout = Layout::new(28, (0, 5), 3, &[
     f("member_id", TEXT).since(3),
     f("group_instance_id", TEXT).since(3).null(),
     f("topics", rows(&[
-        f("name", TEXT),
+        f("name", TEXT).until(5),
+        f("topic_id", UUID).since(6),
         f("partitions", rows(&[
             f("partition_index", I32),
             f("committed_offset", I64),

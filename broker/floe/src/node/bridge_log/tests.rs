@@ -21,6 +21,7 @@ use std::time::Duration;
 struct Rig {
     env: Env,
     objects: MemoryStore,
+    model: Arc<ModelBackend>,
     metadata: MetadataStore,
     partition: TopicPartition,
     shutdown: (ShutdownTrigger, Shutdown),
@@ -29,12 +30,13 @@ struct Rig {
 impl Rig {
     async fn new() -> Self {
         let env = Env::simulated(Node::new(1));
-        let metadata = MetadataStore::new(Arc::new(ModelBackend::new(env.clone())), env.clone());
+        let model = Arc::new(ModelBackend::new(env.clone()));
+        let metadata = MetadataStore::new(model.clone(), env.clone());
         let made = metadata.create_topic("t", 1, 1, Default::default()).await.unwrap();
         let TopicCreation::Created(topic) = made else { panic!("the topic is new") };
         let partition = TopicPartition { topic: topic.id, partition: PartitionIndex(0) };
         let (objects, shutdown) = (MemoryStore::new(), shutdown_signal());
-        Self { env, objects, metadata, partition, shutdown }
+        Self { env, objects, model, metadata, partition, shutdown }
     }
 
     async fn log(&self, id: i32) -> Log {
@@ -97,7 +99,8 @@ impl Rig {
         self.metadata.put_transaction(&name, None, &row).await.unwrap();
         for sequence in 0..2 {
             let (first_sequence, last_sequence) = (sequence, sequence);
-            let batch = ProducerBatch { id, epoch, first_sequence, last_sequence };
+            let lost_sequence = None;
+            let batch = ProducerBatch { id, epoch, first_sequence, last_sequence, lost_sequence };
             self.append_of(log, Some(batch)).await;
         }
         let known = self.metadata.transaction(&name).await.unwrap().unwrap();
@@ -171,6 +174,28 @@ async fn an_end_that_nobody_knows_is_not_passed_over() {
     let reader = BridgeLog { log, metadata: rig.metadata.clone() };
     let refused = reader.read(rig.partition, 1, 2, 1 << 20).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Retry);
+}
+
+/// A transaction is in a cut as a whole.
+#[tokio::test(start_paused = true)]
+async fn a_topic_is_cut_at_one_moment_however_many_partitions_it_has() {
+    let rig = Rig::new().await;
+    let log = rig.log(1).await;
+    let reader = BridgeLog { log, metadata: rig.metadata.clone() };
+    let mut topics = vec![(rig.partition.topic, 1)];
+    for (name, count) in [("many", 2500), ("some", 600), ("others", 600)] {
+        let made = rig.metadata.create_topic(name, count, 1, Default::default()).await.unwrap();
+        let TopicCreation::Created(topic) = made else { panic!("the topic is new") };
+        topics.push((topic.id, count));
+    }
+    let reads = rig.model.state_reads();
+    let cuts = reader.cuts(&topics).await.unwrap();
+    let counts: Vec<usize> = cuts.iter().map(|cut| cut.as_ref().unwrap().len()).collect();
+    assert_eq!(counts, [1, 2500, 600, 600]);
+    assert_eq!(rig.model.state_reads() - reads, 4, "none of them by two");
+    let reads = rig.model.state_reads();
+    assert_eq!(reader.cut(topics[1].0).await.unwrap().unwrap().len(), 2500);
+    assert_eq!(rig.model.state_reads() - reads, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,8 @@ WAIT_SECONDS = 30
 # A dead object of a directory is kept so long (LOCAL_GRACE in broker/log/src/clean.rs).
 LOCAL_GRACE_MS = 600_000
 VALUE = b"v" * 1000
+# More than half of the largest extent that a merge makes (1 MiB).
+LARGE_VALUE = b"v" * 600_000
 
 
 @pytest.fixture
@@ -49,10 +51,10 @@ def log_bytes(floe):
     return sum(file.stat().st_size for folder in ("wal", "log") for file in floe.data.glob(f"store/*/{folder}/**/*.kfs"))
 
 
-def one_by_one(floe, topic, count):
+def one_by_one(floe, topic, count, value=VALUE):
     """A segment for each record."""
     for _ in range(count):
-        send(floe, topic, [VALUE], partition=0)
+        send(floe, topic, [value], partition=0)
 
 
 def test_records_go_by_age_and_offsets_go_on(floe, topic):
@@ -78,13 +80,14 @@ def test_records_go_by_age_and_offsets_go_on(floe, topic):
 def test_records_go_by_size_and_their_files_after_the_grace(floe, topic):
     create_topic(floe, topic, 1)
     alter_config(floe, topic, "iceberg.enable", "false")
-    one_by_one(floe, topic, 20)
+    # Two of them are more than a merge makes one extent of: each goes alone, merged or not.
+    one_by_one(floe, topic, 20, LARGE_VALUE)
     full = log_bytes(floe)
-    alter_config(floe, topic, "retention.bytes", "5000")
+    alter_config(floe, topic, "retention.bytes", str(5 * len(LARGE_VALUE)))
     start = wait_until(lambda: earliest(floe, topic), "there is more than asked for")
     # Each record takes a little more than its value: so much stays that one less would be too little.
     assert 15 <= start <= 16, start
-    assert log_bytes(floe) == full, "readers may still hold what is gone"
+    assert log_bytes(floe) >= full, "readers may still hold what is gone"
     floe.stop()
     with sqlite3.connect(floe.data / "metadata.sqlite") as metadata:
         metadata.execute("UPDATE objects SET dead_since_ms = dead_since_ms - ?", [LOCAL_GRACE_MS])

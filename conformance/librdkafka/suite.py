@@ -57,7 +57,9 @@ class Librdkafka(Suite):
     def prepare(self):
         if not self.kafka.exists():
             jars.copy(ROOT / "benches" / "kafka" / "pom.xml", self.kafka / "libs")
-            (self.kafka / "bin").symlink_to(self.folder / "bin")
+        # Anew each time: the tools' folder may be shared by work trees, of which one is gone by now.
+        (self.kafka / "bin").unlink(missing_ok=True)
+        (self.kafka / "bin").symlink_to(self.folder / "bin")
         if not self.runner.exists():
             self.build()
 

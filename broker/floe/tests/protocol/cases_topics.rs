@@ -32,22 +32,26 @@ async fn case_106_features_are_only_those_that_are_built() {
     let answer = api_versions(&mut rig.connect(), 4).await;
     let finalized: Vec<&str> =
         answer.finalized_features.iter().map(|feature| feature.name.as_str()).collect();
-    assert_eq!(finalized, vec!["metadata.version", "transaction.version"]);
+    assert_eq!(finalized, vec!["group.version", "metadata.version", "transaction.version"]);
     assert!(answer.finalized_features_epoch >= 0);
 }
 
 /// What is not built is absent, so that clients name it instead of hanging on it.
 #[tokio::test]
-async fn case_112_the_newer_group_protocol_is_absent() {
+async fn case_112_a_group_protocol_that_is_not_built_is_absent() {
     let rig = Rig::start().await;
     let answer = api_versions(&mut rig.connect(), 3).await;
     let has = |key: ApiKey| answer.api_keys.iter().any(|api| api.api_key == key as i16);
-    assert!(has(ApiKey::JoinGroup));
+    for there in
+        [ApiKey::JoinGroup, ApiKey::ConsumerGroupHeartbeat, ApiKey::ConsumerGroupDescribe]
+    {
+        assert!(has(there), "{there:?}");
+    }
     for absent in [
-        ApiKey::ConsumerGroupHeartbeat,
-        ApiKey::ConsumerGroupDescribe,
-        ApiKey::SaslHandshake,
+        ApiKey::ShareGroupHeartbeat,
         ApiKey::ShareFetch,
+        ApiKey::StreamsGroupHeartbeat,
+        ApiKey::SaslHandshake,
     ] {
         assert!(!has(absent), "{absent:?}");
     }

@@ -12,6 +12,7 @@
 mod address;
 mod catalog_table;
 mod check;
+mod consumer_groups;
 mod derive;
 mod location;
 mod log_retention;

@@ -4,6 +4,7 @@
 //! name. A new setting is added here and read in `typed.rs`; a test fails where one is missing.
 
 use super::catalog_table;
+use super::consumer_groups;
 use super::log_retention;
 use super::setting::Kind::{
     Address, Bool, HttpUrl, Integer, MetadataUrl, Path, Secret, StoreUrl, Text,
@@ -344,47 +345,11 @@ pub const SETTINGS: &[Setting] = &[
     log_retention::LOG_RETENTION_HOURS,
     log_retention::LOG_RETENTION_BYTES,
     log_retention::LOG_RETENTION_CHECK_INTERVAL_MS,
-    Setting::new(
-        "kafka.group.consumer.session.timeout.ms",
-        "FLOE_KAFKA_GROUP_CONSUMER_SESSION_TIMEOUT_MS",
-        milliseconds(1),
-        Fixed("45000"),
-        "A member of a consumer group of the newer protocol is removed after so long in silence.",
-    )
-    .unit("ms"),
-    Setting::new(
-        "kafka.group.consumer.heartbeat.interval.ms",
-        "FLOE_KAFKA_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS",
-        milliseconds(1),
-        Fixed("5000"),
-        "How often members of such groups are told to send heartbeats; those that wait for \
-         partitions, once a second.",
-    )
-    .unit("ms"),
-    Setting::new(
-        "kafka.group.consumer.assignment.interval.ms",
-        "FLOE_KAFKA_GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS",
-        milliseconds(0),
-        Fixed("1000"),
-        "The least time between two assignments of such a group: members that come together share \
-         one.",
-    )
-    .unit("ms"),
-    Setting::new(
-        "kafka.group.consumer.max.size",
-        "FLOE_KAFKA_GROUP_CONSUMER_MAX_SIZE",
-        Integer { min: 1, max: I32_MAX },
-        Fixed("2147483647"),
-        "Members that such a group may have.",
-    ),
-    Setting::new(
-        "kafka.group.consumer.migration.policy",
-        "FLOE_KAFKA_GROUP_CONSUMER_MIGRATION_POLICY",
-        Text,
-        Fixed("bidirectional"),
-        "Whether a group with members may change its protocol when members of the other one come \
-         or go: `bidirectional`, `upgrade` (to the newer one), `downgrade`, `disabled`.",
-    ),
+    consumer_groups::SESSION_TIMEOUT_MS,
+    consumer_groups::HEARTBEAT_INTERVAL_MS,
+    consumer_groups::ASSIGNMENT_INTERVAL_MS,
+    consumer_groups::MAX_SIZE,
+    consumer_groups::MIGRATION_POLICY,
     Setting::new(
         "kafka.offsets.retention.minutes",
         "FLOE_KAFKA_OFFSETS_RETENTION_MINUTES",

@@ -42,17 +42,11 @@ async fn case_112_a_group_protocol_that_is_not_built_is_absent() {
     let rig = Rig::start().await;
     let answer = api_versions(&mut rig.connect(), 3).await;
     let has = |key: ApiKey| answer.api_keys.iter().any(|api| api.api_key == key as i16);
-    for there in
-        [ApiKey::JoinGroup, ApiKey::ConsumerGroupHeartbeat, ApiKey::ConsumerGroupDescribe]
+    for there in [ApiKey::JoinGroup, ApiKey::ConsumerGroupHeartbeat, ApiKey::ConsumerGroupDescribe]
     {
         assert!(has(there), "{there:?}");
     }
-    for absent in [
-        ApiKey::ShareGroupHeartbeat,
-        ApiKey::ShareFetch,
-        ApiKey::StreamsGroupHeartbeat,
-        ApiKey::SaslHandshake,
-    ] {
+    for absent in [ApiKey::ShareGroupHeartbeat, ApiKey::ShareFetch, ApiKey::SaslHandshake] {
         assert!(!has(absent), "{absent:?}");
     }
 }

@@ -6,8 +6,9 @@
 //! which leaves `removed-tables/{topic id}/{table uuid}`: whose files are to go, and since when.
 //!
 //! A table that an engine has made belongs to no topic: its pointer is of version 2, which earlier
-//! releases refuse by name, and `external` stands where others have their topic. Its uuid may be the
-//! engine's choice and names its folder, so `external-tables/{table uuid}` says that it is taken.
+//! releases refuse by name, and `external` stands where others have their topic. Its uuid may be
+//! the engine's choice and names its folder, so `external-tables/{table uuid}` says that it is
+//! taken.
 
 use crate::table_settings::{ENABLE_CONFIG, TableSettings};
 use async_trait::async_trait;

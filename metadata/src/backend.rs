@@ -114,8 +114,8 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<Option<Vec<MarkerOutcome>>>;
 
     /// Aborted transactions whose marker is at or after `from` and whose first record is before
-    /// `until`, with the partition's ends at the same moment. Costs no more than those in the range,
-    /// and one. `None` if there is no such partition.
+    /// `until`, with the partition's ends at the same moment. Costs no more than those in the
+    /// range, and one. `None` if there is no such partition.
     async fn aborted(
         &self,
         partition: TopicPartition,

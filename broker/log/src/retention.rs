@@ -15,8 +15,8 @@
 //! * Timestamps in the future keep a log as they do in Kafka, but [`Kept::Future`] says so.
 //!
 //! A round is one pass over all partitions, or several where one has much to lose or configs change
-//! meanwhile. **Its cost**: one scan of the topics, one query for the ends of each 1000 partitions, and
-//! no more where nothing is due: of each partition the first extent is remembered. Where one is
+//! meanwhile. **Its cost**: one scan of the topics, one query for the ends of each 1000 partitions,
+//! and no more where nothing is due: of each partition the first extent is remembered. Where one is
 //! due, a query for a page of extents from the log start on and a transaction a page, and one query
 //! for the tables' progress a 1000 partitions. After each the job rests as long as that took, so
 //! that it never has more than half of the metadata store's time.
@@ -49,8 +49,8 @@ const FIRST_LOOK_EXTENTS: usize = 16;
 const EXTENTS_PER_LOOK: usize = 512;
 /// Looks at one partition before others have their turn.
 const LOOKS_PER_VISIT_MAX: usize = 32;
-/// Configs are looked at again when they are older than this: who has just asked for more to be kept
-/// must not lose it to a long round.
+/// Configs are looked at again when they are older than this: who has just asked for more to be
+/// kept must not lose it to a long round.
 const TERMS_AGE_MAX: Duration = Duration::from_secs(1);
 /// Partitions that may fail before a round ends; the next one goes on behind them.
 const FAILURES_PER_ROUND_MAX: usize = 16;

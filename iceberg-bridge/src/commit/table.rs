@@ -171,14 +171,14 @@ struct Decoded {
     head: TableHead,
     metadata: TableMetadata,
     metadata_json: Bytes,
-    /// The address of the manifest list. The files of a table that is not ours may be anywhere, and
-    /// are not read.
+    /// The address of the manifest list. The files of a table that is not ours may be anywhere,
+    /// and are not read.
     list: Option<String>,
 }
 
 impl Decoded {
-    /// A table of the embedded catalog is made with its first rows, so one without any was replaced;
-    /// another catalog makes it empty.
+    /// A table of the embedded catalog is made with its first rows, so one without any was
+    /// replaced; another catalog makes it empty.
     fn of(
         file: Bytes,
         (cluster, topic): (ClusterId, TopicId),

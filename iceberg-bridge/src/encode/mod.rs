@@ -5,9 +5,9 @@
 //! it opens a file per day for the first [`DAYS_MAX`] days that it meets, and one file under the
 //! spec without partitions for all other days.
 //!
-//! Flow: a record's value is read the short way (`straight`) where all of it has columns, else it is
-//! decoded by the mapping, which may grow (`decode`); the row goes into the Arrow builders of its
-//! file (`rows`, `columns`); every few thousand rows these go through the Parquet encoder
+//! Flow: a record's value is read the short way (`straight`) where all of it has columns, else it
+//! is decoded by the mapping, which may grow (`decode`); the row goes into the Arrow builders of
+//! its file (`rows`, `columns`); every few thousand rows these go through the Parquet encoder
 //! (`parquet_file`). A file has the columns of one moment: where the mapping has grown since, the
 //! next rows begin another.
 

@@ -11,7 +11,8 @@
 //! A folder whose table is not the topic's, or whose topic is gone and did not leave it to
 //! [`crate::removal`], comes of a creation that lost. None can win later, so it is deleted.
 //!
-//! Tables in another catalog are not swept: what a late commit may still name cannot be fenced there.
+//! Tables in another catalog are not swept: what a late commit may still name cannot be fenced
+//! there.
 //!
 //! While the metadata store says that deletion is stopped (it was put back from a backup, and does
 //! not know of all tables and versions), there is no pass.

@@ -408,7 +408,8 @@ pub(super) struct Unseen {
     pub(super) merges: u64,
     /// Those whose answer was lost: made or not.
     pub(super) merges_in_doubt: u64,
-    /// Moves of log starts whose answer was lost. Made again, they answer with what is true by then.
+    /// Moves of log starts whose answer was lost. Made again, they answer with what is true by
+    /// then.
     pub(super) moves_in_doubt: Vec<(TopicPartition, i64)>,
 }
 

@@ -118,7 +118,8 @@ pub(super) enum TablesCommand {
         #[arg(long, group = "from")]
         from_here: bool,
     },
-    /// Bring tables to one moment: every record that was acknowledged before, in a snapshot of each.
+    /// Bring tables to one moment: every record that was acknowledged before, in a snapshot of
+    /// each.
     Flush {
         /// The tables' names.
         #[arg(required = true)]

@@ -12,7 +12,8 @@ use floe_iceberg_bridge::RecoveredTable;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest that a flush may take: tables that are far behind are brought to the cut all the way.
+/// The longest that a flush may take: tables that are far behind are brought to the cut all the
+/// way.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(arguments: TablesArguments, assembly: Arc<dyn Assembly>) -> Outcome {

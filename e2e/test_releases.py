@@ -20,7 +20,8 @@ def test_there_is_an_archive():
 def released(request, tmp_path):
     """A broker on a copy of a release's folder, and what is expected of it."""
     with tarfile.open(request.param) as archive:
-        archive.extractall(tmp_path, filter="data")
+        # Debian's Python 3.11 does not know filters yet.
+        archive.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     expected = json.loads((tmp_path / "expected.json").read_text())
     # A release's records are older than what is kept by default.
     broker = Floe(tmp_path, {"kafka.log.retention.ms": "-1"})

@@ -7,7 +7,8 @@ import confluent_kafka
 import pytest
 
 from kit import (
-    CLIENT_SECONDS, QUIET, Floe, alter_config, create_topic, duckdb_on, floe_command, kcat, read_all, send)
+    CLIENT_SECONDS, QUIET, Floe, alter_config, create_topic, duckdb_on, floe_command, kcat, producer,
+    read_all, send)
 
 WAIT_SECONDS = 30
 # A dead object of a directory is kept so long (LOCAL_GRACE in broker/log/src/clean.rs).
@@ -52,9 +53,11 @@ def log_bytes(floe):
 
 
 def one_by_one(floe, topic, count, value=VALUE):
-    """A segment for each record."""
+    """A segment for each record, all of them before the first merge."""
+    client = producer(floe)
     for _ in range(count):
-        send(floe, topic, [value], partition=0)
+        client.produce(topic, value=value, partition=0)
+        assert client.flush(CLIENT_SECONDS) == 0, "records are not acknowledged in time"
 
 
 def test_records_go_by_age_and_offsets_go_on(floe, topic):

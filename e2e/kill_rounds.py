@@ -37,12 +37,12 @@ END_SECONDS = 150
 class Load:
     """The producers of one topic."""
 
-    def __init__(self, floe, topic, folder):
-        self.notes = {name: folder / f"{name}.acknowledged" for name, _, _ in PRODUCERS}
+    def __init__(self, floe, topic, folder, producers=PRODUCERS):
+        self.notes = {name: folder / f"{name}.acknowledged" for name, _, _ in producers}
         self.processes = [
             subprocess.Popen([sys.executable, LOAD, floe.kafka, topic, str(partition), name, kind, self.notes[name]],
                              stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for name, kind, partition in PRODUCERS
+            for name, kind, partition in producers
         ]
 
     def wait_until_all_have_begun(self):
@@ -160,9 +160,9 @@ def kill_again_and_again(floe, looks, rounds, chance):
     return starts
 
 
-def check_log(records, acknowledged):
+def check_log(records, acknowledged, producers=PRODUCERS):
     """What a reader got, against what producers were told. records: {partition: [record, ...]}."""
-    for name, kind, partition in PRODUCERS:
+    for name, kind, partition in producers:
         log = [(record.value().decode().partition(":"), record.offset()) for record in records[partition]]
         mine = [(int(number), offset) for (who, _, number), offset in log if who == name]
         told = acknowledged[name]

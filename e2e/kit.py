@@ -7,10 +7,10 @@ import importlib.util
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import uuid
 
@@ -20,6 +20,8 @@ import pyarrow.fs
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from pyiceberg.catalog import load_catalog
 
+from gate import free_ports
+
 START_SECONDS = 30
 STOP_SECONDS = 30
 CLIENT_SECONDS = 60
@@ -27,17 +29,6 @@ READY_POLL_SECONDS = 0.02
 # librdkafka reports errors by callback and exception; its log of every refused connection only hides them.
 QUIET = {"log_level": 0}
 LOG_TAIL_BYTES = 20_000
-
-
-def free_ports(count):
-    """Ports of 127.0.0.1 that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Floe:
@@ -244,6 +235,25 @@ class S3:
         """The store as a file system of pyarrow."""
         return pyarrow.fs.S3FileSystem(access_key=self.key, secret_key=self.secret, region=self.region,
                                        endpoint_override=self.endpoint)
+
+
+class Postgres:
+    """The PostgreSQL of scripts/with-servers. settings: a Floe's, for a schema of its own; port: another one that leads there."""
+
+    def __init__(self, port=None):
+        assert "FLOE_TEST_POSTGRES" in os.environ, "no FLOE_TEST_POSTGRES: run the tests by scripts/with-servers scripts/e2e"
+        address = urllib.parse.urlsplit(os.environ["FLOE_TEST_POSTGRES"])
+        self.port = port or address.port
+        url = f"postgres://{address.username}@{address.hostname}:{self.port}{address.path}"
+        self.settings = {"metadata.url": url, "metadata.schema": f"t_{uuid.uuid4().hex}"}
+
+
+class Servers(S3):
+    """As an installation on servers has it: S3 and PostgreSQL, and nothing in the broker's folder."""
+
+    def __init__(self):
+        super().__init__()
+        self.settings |= Postgres().settings
 
 
 class Catalog:

@@ -34,6 +34,29 @@ def test_what_the_readme_tells_a_newcomer_to_type_works(floe):
     assert sorted(rows) == [(0, number - 1, number, {"of": number}) for number in range(1, 6)]
 
 
+# Of the numbered reports those about Kafka's protocol: versions and frames, metadata and topics, producing, fetching, connections.
+CASES = {
+    94, 95, 97, 98, 100, 101, 103, 104, 106, 107, 109, 110, 112, 113, 115, 116, 118, 119, 121, 122, 124, 125, 127, 128, 130, 131, 133,
+    134, 136, 137, 139, 140, 142, 143, 145, 146, 148, 149, 151, 152, 154, 155, 157, 158, 160, 161, 163, 164, 166, 167, 169, 170, 178,
+    179,
+}
+
+
+def numbers(text):
+    return {int(number) for number in re.findall(r"\d+", text)}
+
+
+def test_every_reported_case_has_a_test_or_a_reason():
+    paths = [*(ROOT / "broker/floe/tests/protocol").glob("*.rs"), ROOT / "e2e/test_compaction.py"]
+    tests = [name for path in paths for name in re.findall(r"(?:fn |def test_)(case_[0-9a-z_]+)\(", path.read_text())]
+    # The numbers stand before the words: case_160_and_161_the_first_record_...
+    tested = set().union(*(numbers(re.match(r"case(_(and|\d+))+", name)[0]) for name in tests))
+    rows = re.findall(r"^\| ([\d, ]+) \|", (ROOT / "docs/reported-cases.md").read_text(), re.MULTILINE)
+    reasoned = set().union(*map(numbers, rows))
+    assert tested | reasoned == CASES, sorted((tested | reasoned) ^ CASES)
+    assert not tested & reasoned, f"tested, and said to be without a test: {sorted(tested & reasoned)}"
+
+
 FLIGHTS = [
     {"carrier": "UA", "arr_delay": 11, "distance": 1400}, {"carrier": "B6", "arr_delay": -18, "distance": 1576},
     {"carrier": "UA", "arr_delay": None, "distance": 200},

@@ -137,6 +137,7 @@ def test_a_group_moves_to_the_newer_protocol_and_back_online(floe, topic):
     new.close()
     poll_until(old, lambda: is_shared(old, 4), "back to the classic protocol")
     assert described(floe, group).type.name == "CLASSIC"
+    assert not [call for member in old for call in member.calls if call[0] == "lost"], "they could commit until they rejoined"
 
     new = [Member(floe, group, [topic]) for _ in range(2)]
     old[0].close()
@@ -163,3 +164,21 @@ def test_a_static_member_comes_back_to_its_partitions(floe, topic):
     assert other.calls == calls, "nobody else was disturbed"
     again.close()
     other.close()
+
+
+def test_a_static_member_moves_to_the_newer_protocol(floe, topic):
+    fill(floe, topic, 4, 1)
+    group = f"group-{topic}"
+    settings = {"group.instance.id": "one", "session.timeout.ms": 40_000}
+    old = Member(floe, group, [topic], "classic", **settings)
+    poll_until([old], lambda: old.has() == [0, 1, 2, 3] and len(old.values) == 4, "all partitions")
+    old.client.commit(asynchronous=False)
+    # A static member does not say that it goes.
+    old.close()
+    new = Member(floe, group, [topic], **{"group.instance.id": "one"})
+    poll_until([new], lambda: new.has() == [0, 1, 2, 3], "the next process takes its place")
+    view = described(floe, group)
+    assert (view.type.name, [member.group_instance_id for member in view.members]) == ("CONSUMER", ["one"])
+    poll_for([new], 1)
+    assert new.values == []
+    new.close()

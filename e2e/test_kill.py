@@ -4,15 +4,16 @@ import random
 import pytest
 
 import kill_rounds
-from kit import S3
+from kit import S3, Servers
 
 ROUNDS = 2
+STORES = {"directory": lambda: None, "S3": S3, "S3, PostgreSQL": Servers}
 
 
-@pytest.mark.parametrize("store", ["directory", "S3"])
+@pytest.mark.parametrize("store", STORES)
 def test_acknowledged_records_survive_kill_9(store, tmp_path, topic):
     seed = random.randrange(2**32)
-    report = kill_rounds.run(tmp_path, topic, ROUNDS, seed, S3() if store == "S3" else None)
+    report = kill_rounds.run(tmp_path, topic, ROUNDS, seed, STORES[store]())
     assert report.records > 0 and len(report.starts) == ROUNDS
 
 

@@ -2,7 +2,7 @@
 import os
 import subprocess
 
-from kit import free_ports
+from kit import free_ports, send
 
 REFUSAL_SECONDS = 20
 
@@ -33,6 +33,12 @@ def test_an_unreachable_metadata_store_is_named_with_the_reason(tmp_path):
     (port,) = free_ports(1)
     said = refusal(tmp_path, "--metadata", f"postgres://floe@127.0.0.1:{port}/floe")
     assert "refused" in said.lower() and "postgres" in said.lower(), said
+
+
+def test_a_second_broker_on_the_same_metadata_says_who_has_it(floe):
+    said = refusal(floe.data)
+    assert "in use by another floe" in said and str(floe.process.pid) in said, said
+    send(floe, "still", [b"served"])
 
 
 def test_an_unknown_setting_is_answered_with_the_nearest(tmp_path):

@@ -78,11 +78,17 @@ def calls_of_one_produce(floe, topic):
     """The calls from a warm broker's receipt of one record to its answer, and that answer's own."""
     create_topic(floe, topic, 1)
     send(floe, topic, [b"warm"])
+    return calls_of_the_next_produce(floe, topic, 1)
+
+
+def calls_of_the_next_produce(floe, topic, offset):
+    """The same for a topic whose next offset is `offset`."""
     trace = floe.data.parent / "trace"
     first = len(trace.read_text(errors="replace").splitlines())
-    assert raw_kafka.produce(floe.kafka, topic, 0, b"traced", CORRELATION_ID) == (0, 1)
+    correlation = CORRELATION_ID + offset
+    assert raw_kafka.produce(floe.kafka, topic, 0, b"traced", correlation) == (0, offset)
     calls = [call for call in read_trace(trace) if call.began >= first]
-    marker = CORRELATION_ID.to_bytes(4, "big")
+    marker = correlation.to_bytes(4, "big")
     answer = only(call for call in calls if call.name in WRITES and call.path.startswith("socket:")
                   and call.data[4:8] == marker)
     return [call for call in calls if call.began < answer.began], answer
@@ -109,6 +115,22 @@ def test_an_acknowledgement_follows_every_sync(traced, topic):
     for made in (call for call in calls if call.name == "mkdir" and call.path.startswith(store) and call.result == 0):
         above = str(pathlib.Path(made.path).parent)
         assert_in_order(made, only(call for call in calls if call.name in SYNCS and call.path == above), named)
+
+
+def test_a_small_produce_takes_the_syncs_of_one_put_and_one_of_the_metadata(traced, topic):
+    store, log = str(traced.data / "store"), str(traced.data / "metadata.sqlite-wal")
+    create_topic(traced, topic, 1)
+    send(traced, topic, [b"warm"])
+    counts = []
+    for offset in range(1, 6):
+        calls, _ = calls_of_the_next_produce(traced, topic, offset)
+        synced = [call.path for call in calls if call.name in SYNCS]
+        of_store = sum(path.startswith(store) for path in synced)
+        # The name of each folder that is new to the broker is synced once, whatever comes into it.
+        folders = sum(call.name == "mkdir" and call.path.startswith(store) for call in calls)
+        counts.append((of_store - folders, synced.count(log), len(synced) - of_store - synced.count(log)))
+    # The data and its folder; a commit. A job of the broker's own may sync in between, but not each time.
+    assert min(counts) == (2, 1, 0), counts
 
 
 def test_segments_are_written_past_the_kernels_cache_where_it_can_be(traced, topic):

@@ -1,13 +1,15 @@
-//! The bridge: one worker a topic, a background round that commits when a file is worth writing,
-//! and looks.
+//! The bridge: one worker a topic, a background round that commits when a file is worth writing
+//! (`bridge/round.rs`), and looks.
+
+mod round;
 
 use crate::commit::{LoadedTable, ResumeFrom};
 use crate::config::BridgeConfig;
-use crate::convoy::{Convoys, Due};
+use crate::convoy::Convoys;
 use crate::encode::DecodeCounts;
 use crate::external::TableName;
 use crate::fold::{FoldCounts, FoldState};
-use crate::log_reader::{LogReader, PartitionCut};
+use crate::log_reader::LogReader;
 use crate::look::{LookAnswer, look};
 use crate::names;
 use crate::pointer::{FactPointers, TablePointer, TablePointers};
@@ -16,8 +18,7 @@ use crate::status::TableStatus;
 use crate::sweep::{SweepCounts, SweepState};
 use crate::table_settings::TableSettings;
 use crate::trim::{TrimCounts, TrimState};
-use crate::worker::{Shared, Worker, ends};
-use bytes::Bytes;
+use crate::worker::{Shared, Worker};
 use floe_env::{Background, Env, Error, Instant, Result, Shutdown};
 use floe_metadata::MetadataStore;
 use floe_metadata::topics::Topic;
@@ -56,6 +57,8 @@ struct Inner {
     trims: Mutex<TrimState>,
     trim_counts: TrimCounts,
     convoys: tokio::sync::Mutex<Convoys>,
+    /// Held while a flush waits for the tables that it wants to hold.
+    flushes: tokio::sync::Mutex<()>,
 }
 
 /// The topics as last read.
@@ -115,6 +118,7 @@ impl Bridge {
             trims,
             trim_counts,
             convoys: tokio::sync::Mutex::default(),
+            flushes: tokio::sync::Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -198,99 +202,6 @@ impl Bridge {
     pub fn statuses(&self) -> Vec<TableStatus> {
         let workers: Vec<_> = self.inner.workers.lock().values().cloned().collect();
         workers.iter().map(|worker| worker.status()).collect()
-    }
-
-    /// One round of the background job: asks for commits that are due, and waits for none.
-    ///
-    /// # Errors
-    /// The first that a topic had; the others have had their turn all the same.
-    pub async fn round(&self) -> Result<()> {
-        let topics = self.topics().await?;
-        let mut first_error = self.remove_what_is_gone().await.err();
-        let tables: Vec<(&Topic, Arc<Worker>)> =
-            topics.iter().filter_map(|topic| Some((topic, self.worker_of_topic(topic)?))).collect();
-        let counts: Vec<(TopicId, i32)> =
-            tables.iter().map(|(topic, _)| (topic.id, topic.partition_count)).collect();
-        let cuts = self.inner.shared.log.cuts(&counts).await?;
-        let mut due = Vec::new();
-        for ((_, worker), cut) in tables.into_iter().zip(cuts) {
-            let visited = self.visit(&worker, cut).await;
-            let published = self.publish_progress(&worker).await;
-            let visited = visited.and_then(|visited| published.map(|()| visited));
-            worker.note_visit(visited.as_ref().err());
-            match visited {
-                Ok(visited) => due.extend(visited),
-                Err(error) => {
-                    first_error.get_or_insert(error);
-                }
-            }
-        }
-        self.workers().values().for_each(|worker| worker.rest());
-        let (env, log) = (self.env(), self.inner.shared.log.as_ref());
-        let started = self.inner.convoys.lock().await.start_next(env, log, due).await;
-        first_error = first_error.or(started.err());
-        first_error.map_or(Ok(()), Err)
-    }
-
-    /// Removes what deleted topics have left, where it may have become more.
-    async fn remove_what_is_gone(&self) -> Result<()> {
-        let (revision, now) = (self.inner.topics.lock().revision, self.env().monotonic());
-        let removed = *self.inner.removed.lock();
-        let is_fresh = |(at_revision, at): (Option<u64>, Instant)| {
-            at_revision == revision && now < at + REMOVAL_PAUSE
-        };
-        if removed.is_some_and(is_fresh) {
-            return Ok(());
-        }
-        self.remove_tables().await?;
-        self.delete_files().await?;
-        *self.inner.removed.lock() = Some((revision, now));
-        Ok(())
-    }
-
-    /// Gives the metadata store its copy of a table's progress, for retention and metrics. It is
-    /// older than the table, or as old; where others have rolled the table back it is newer, until
-    /// the bridge reads that version.
-    async fn publish_progress(&self, worker: &Worker) -> Result<()> {
-        let Some(progress) = worker.unpublished_progress() else { return Ok(()) };
-        let copy = Bytes::from(progress.pack());
-        self.inner.metadata.set_table_progress(worker.topic, Some(copy)).await?;
-        worker.note_published(progress);
-        Ok(())
-    }
-
-    /// The worker of a topic that has a table, or had one before it was switched off.
-    fn worker_of_topic(&self, topic: &Topic) -> Option<Arc<Worker>> {
-        if self.is_enabled(topic) {
-            return Some(self.worker(topic.id, &topic.name));
-        }
-        self.inner.workers.lock().get(&topic.id).cloned()
-    }
-
-    /// A table, if it is to be committed.
-    async fn visit(
-        &self,
-        worker: &Arc<Worker>,
-        cut: Option<Vec<PartitionCut>>,
-    ) -> Result<Option<Due>> {
-        let shared = &self.inner.shared;
-        let Some(cut) = cut else { return Ok(None) };
-        let ends = ends(&cut);
-        if worker.covers(&ends) {
-            return Ok(None);
-        }
-        let table = worker.head_to_visit().await?;
-        let is_stopped = table.as_ref().is_some_and(|table| table.stopped.is_some())
-            || worker.dropped().is_some();
-        if worker.covers(&ends) || is_stopped || !worker.settings().is_enabled {
-            return Ok(None);
-        }
-        let (_, bytes) = worker.behind(&ends);
-        let bytes = bytes.unsigned_abs();
-        let is_due = table.is_none()
-            || bytes >= shared.config.file_bytes_min
-            || worker.lag() >= shared.config.lag_max;
-        Ok(is_due.then(|| Due { worker: worker.clone(), cut, bytes }))
     }
 
     /// Looks at a table: all that was committed to its topic when the call began is in the answer,
@@ -537,7 +448,11 @@ impl Bridge {
     }
 
     /// The worker of a topic. The name of one that is gone is not needed any more.
-    async fn worker_by_id(&self, topic: TopicId, otherwise: &str) -> Result<Arc<Worker>> {
+    pub(crate) async fn worker_by_id(
+        &self,
+        topic: TopicId,
+        otherwise: &str,
+    ) -> Result<Arc<Worker>> {
         if let Some(worker) = self.inner.workers.lock().get(&topic) {
             return Ok(worker.clone());
         }
@@ -561,7 +476,11 @@ impl Bridge {
         name: &str,
     ) -> Result<Option<Arc<Worker>>> {
         let topic = match self.rest() {
-            Some(catalog) => catalog.topic_of(name).await?,
+            Some(catalog) => {
+                self.topics().await?;
+                let named = catalog.topics_by_name().await?;
+                named.get(name).and_then(|topics| self.living(topics))
+            }
             None => {
                 let pointer = self.pointers().by_name(namespace, name).await?;
                 let no_topic = || Error::invalid("the table shows no topic");
@@ -574,9 +493,19 @@ impl Bridge {
         }
     }
 
+    /// The one of these that was there when topics were last read.
+    pub(crate) fn living(&self, topics: &[TopicId]) -> Option<TopicId> {
+        let positions = self.inner.topics.lock().positions.clone();
+        topics.iter().copied().find(|topic| positions.contains_key(topic))
+    }
+
     /// The catalog that tables are committed to, if it is not the embedded one.
     pub(crate) fn rest(&self) -> Option<&RestCatalog> {
         self.inner.shared.rest.as_deref()
+    }
+
+    pub(crate) fn flushes(&self) -> &tokio::sync::Mutex<()> {
+        &self.inner.flushes
     }
 
     pub(crate) fn log(&self) -> &dyn LogReader {

@@ -5,6 +5,7 @@ use crate::commit::ExpiryRules;
 use crate::fold::FoldRules;
 use crate::mapping::MappingLimits;
 use crate::rest::RestConfig;
+use crate::staging::STAGE_BYTES_MAX;
 use crate::sweep::SweepRules;
 use crate::topic_patterns::TopicPatterns;
 use kfs::ClusterId;
@@ -28,6 +29,9 @@ pub struct BridgeConfig {
     pub refuse_late_looks: bool,
     /// Bytes of log that are worth a file, by estimate.
     pub file_bytes_min: u64,
+    /// Bytes that a commit holds of files that have yet to be put, about; it takes twice as much of
+    /// memory while it ends one, and [`STAGINGS_MAX`](crate::STAGINGS_MAX) commits do.
+    pub stage_bytes_max: usize,
     /// The longest time for which a table nobody looks at lacks a record, about.
     pub lag_max: Duration,
     /// Pause between two rounds of the background job.
@@ -83,6 +87,7 @@ impl BridgeConfig {
             look_timeout: Duration::from_secs(5),
             refuse_late_looks: false,
             file_bytes_min: 64 << 20,
+            stage_bytes_max: STAGE_BYTES_MAX,
             lag_max: Duration::from_secs(60),
             round_pause: Duration::from_secs(1),
             delete_retention: Duration::from_secs(7 * 24 * 3600),

@@ -54,6 +54,13 @@ pub trait LogReader: Send + Sync + 'static {
         Ok(cuts)
     }
 
+    /// The same, all of one moment, so that a transaction over several topics is in all of them or
+    /// in none: one read, however many partitions it has.
+    async fn cuts_at_once(
+        &self,
+        topics: &[(TopicId, i32)],
+    ) -> Result<Vec<Option<Vec<PartitionCut>>>>;
+
     /// Reads from `from`, which is at or above the log start, up to `until` at most, about
     /// `bytes_max` bytes at most but at least one batch. Answers `next_offset > from` whenever
     /// `from < until`.

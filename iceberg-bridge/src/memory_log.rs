@@ -90,12 +90,16 @@ impl MemoryLog {
 #[async_trait]
 impl LogReader for MemoryLog {
     async fn cut(&self, topic: TopicId) -> Result<Option<Vec<PartitionCut>>> {
+        Ok(self.topics.lock().get(&topic).map(|partitions| cut_of(partitions)))
+    }
+
+    async fn cuts_at_once(
+        &self,
+        wanted: &[(TopicId, i32)],
+    ) -> Result<Vec<Option<Vec<PartitionCut>>>> {
         let topics = self.topics.lock();
-        let cut = |log: &Partition| PartitionCut {
-            log_start_offset: log.log_start_offset,
-            last_stable_offset: log.held_at.unwrap_or(log.next_offset),
-        };
-        Ok(topics.get(&topic).map(|partitions| partitions.iter().map(cut).collect()))
+        let cut = |(topic, _): &(TopicId, i32)| topics.get(topic).map(|of| cut_of(of));
+        Ok(wanted.iter().map(cut).collect())
     }
 
     async fn read(
@@ -115,6 +119,14 @@ impl LogReader for MemoryLog {
     fn together_bytes_max(&self) -> Option<usize> {
         None
     }
+}
+
+fn cut_of(partitions: &[Partition]) -> Vec<PartitionCut> {
+    let cut = |log: &Partition| PartitionCut {
+        log_start_offset: log.log_start_offset,
+        last_stable_offset: log.held_at.unwrap_or(log.next_offset),
+    };
+    partitions.iter().map(cut).collect()
 }
 
 impl Partition {

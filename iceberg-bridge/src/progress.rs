@@ -56,6 +56,15 @@ impl Progress {
         self
     }
 
+    /// No further than these ends.
+    #[must_use]
+    pub fn cut_to(mut self, ends: &[i64]) -> Self {
+        for (partition, next) in self.next_offsets.iter_mut().enumerate() {
+            *next = (*next).min(ends.get(partition).copied().unwrap_or(0));
+        }
+        self
+    }
+
     /// How many offsets below `ends` are not in the table.
     pub fn behind(&self, ends: &[i64]) -> i64 {
         let missing = |(partition, end): (usize, &i64)| {

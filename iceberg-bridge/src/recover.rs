@@ -74,7 +74,7 @@ struct Recovering<'a> {
 }
 
 /// Registers every table of the cluster that the catalog lacks. Answers what became of each folder,
-/// the tables that were changed last first.
+/// the tables that were changed last first. `progress` is told how far it is.
 ///
 /// # Errors
 /// Whatever the stores answer; what is wrong with one table is its problem alone.
@@ -82,8 +82,8 @@ pub async fn recover(
     env: &Env,
     store: &dyn ObjectStore,
     metadata: &MetadataStore,
-    cluster: ClusterId,
-    namespace: &str,
+    (cluster, namespace): (ClusterId, &str),
+    progress: &(dyn Fn(String) + Send + Sync),
 ) -> Result<Vec<RecoveredTable>> {
     let pointers = FactPointers::new(metadata.clone());
     let recovering = Recovering { env, store, metadata, pointers, cluster, namespace };
@@ -92,6 +92,7 @@ pub async fn recover(
     while let Some(folder) = next_folder(store, cluster, after).await? {
         after = Some(folder.clone());
         let Some((topic, table)) = ids_of(&folder) else { continue };
+        progress(format!("{} folders read", found.len() + tables.len()));
         match recovering.find(&folder, topic, table).await? {
             Ok(one) => found.push(one),
             Err(problem) => tables.push(RecoveredTable {
@@ -107,6 +108,7 @@ pub async fn recover(
     found.sort_by_key(|found| Reverse(found.updated_ms));
     let mut registered = Vec::with_capacity(found.len() + tables.len());
     for found in found {
+        progress(format!("{} tables registered", registered.len()));
         let outcome = recovering.register(&found).await?;
         let (table, problem) = (outcome.as_ref().ok().cloned(), outcome.err());
         let Found { folder, topic_name, rows, .. } = found;

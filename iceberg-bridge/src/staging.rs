@@ -20,12 +20,12 @@ use tokio::sync::Semaphore;
 
 /// Bytes of log that one read asks for.
 const READ_BYTES: usize = 4 << 20;
-/// Bytes of memory that open files may hold, encoded rows most of it; beyond, the largest is ended
-/// and put, so that many days never make many small files. Ending copies a file once, so that
-/// staging holds twice as much at its most.
-const STAGE_BYTES_MAX: usize = 32 << 20;
+/// Bytes of memory that open files may hold by default, encoded rows most of it; beyond, the
+/// largest is ended and put, so that many days never make many small files. Ending copies a file
+/// once, so that staging holds twice as much at its most.
+pub(crate) const STAGE_BYTES_MAX: usize = 32 << 20;
 /// Stagings at the same time, over all tables: with the above, all the memory that they have.
-const STAGINGS_MAX: usize = 3;
+pub const STAGINGS_MAX: usize = 3;
 /// So that one is always a look's.
 const _: () = assert!(BACKGROUND_COMMITS_MAX < STAGINGS_MAX);
 /// Bytes of log that one commit takes at most. A cut that is further away is reached in several
@@ -94,11 +94,19 @@ pub(crate) struct Stager {
     store: Arc<dyn ObjectStore>,
     log: Arc<dyn LogReader>,
     stagings: Arc<Semaphore>,
+    stage_bytes_max: usize,
 }
 
 impl Stager {
-    pub(crate) fn new(env: Env, store: Arc<dyn ObjectStore>, log: Arc<dyn LogReader>) -> Self {
-        Self { env, store, log, stagings: Arc::new(Semaphore::new(STAGINGS_MAX)) }
+    /// `stage_bytes_max` as in [`BridgeConfig`](crate::BridgeConfig).
+    pub(crate) fn new(
+        env: Env,
+        store: Arc<dyn ObjectStore>,
+        log: Arc<dyn LogReader>,
+        stage_bytes_max: usize,
+    ) -> Self {
+        let stagings = Arc::new(Semaphore::new(STAGINGS_MAX));
+        Self { env, store, log, stagings, stage_bytes_max }
     }
 
     /// Stages everything from `start` up to `cut`, or as much as one commit takes.
@@ -131,7 +139,8 @@ impl Stager {
         let (counts, mapping) = (encoder.counts(), encoder.mapping().clone());
         let Work { files, to, gaps, log_bytes, offsets, puts, .. } = work;
         let (from, from_mapping) = (start.committed.clone(), start.mapping.clone());
-        let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts };
+        let may_be_named = false;
+        let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts, may_be_named };
         Ok(StagedRange { staged, reaches_cut, log_bytes, offsets, puts })
     }
 
@@ -200,7 +209,7 @@ impl Stager {
             work.offsets = work.offsets.saturating_add(next_offset - from);
             from = next_offset;
             work.to.advance(partition, from);
-            while work.memory_bytes() >= STAGE_BYTES_MAX {
+            while work.memory_bytes() >= self.stage_bytes_max {
                 self.end_files(start, work, Encoder::finish_largest).await?;
                 self.put_files(work).await?;
             }
@@ -249,7 +258,7 @@ impl Stager {
     async fn put_files(&self, work: &mut Work) -> Result<()> {
         for file in &mut work.files {
             if let Some(bytes) = &file.bytes {
-                put(self.store.clone(), file.key.clone(), bytes.clone()).await?;
+                put(self.store.clone(), file.key.clone(), vec![bytes.clone()]).await?;
                 file.bytes = None;
                 work.puts += 1;
             }

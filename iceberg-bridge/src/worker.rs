@@ -35,7 +35,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{SemaphorePermit, watch};
+use tokio::sync::{MutexGuard, SemaphorePermit, watch};
 
 /// Least time between the starts of two turns of one table.
 const TURN_PAUSE: Duration = Duration::from_secs(1);
@@ -76,7 +76,8 @@ impl Shared {
             Committer::new(env.clone(), store.clone(), pointers.clone(), config.cluster)
                 .with_rules(config.expiry)
                 .with_catalog(rest.clone());
-        let stager = Stager::new(env.clone(), store.clone(), log.clone());
+        let stage_bytes_max = config.stage_bytes_max;
+        let stager = Stager::new(env.clone(), store.clone(), log.clone(), stage_bytes_max);
         let (commits, decoded) = (CommitBudget::new(), Mutex::default());
         Self { env, config, store, pointers, rest, log, committer, stager, commits, decoded }
     }
@@ -99,6 +100,10 @@ pub(crate) struct Worker {
 
 struct State {
     newest: Option<Newest>,
+    /// Counts the versions that were taken over as the newest.
+    taken_over: u64,
+    /// The topic's table was looked for, and there was none.
+    is_unmade: bool,
     /// The name of the table, if another catalog has it no more.
     dropped: Option<String>,
     /// When another catalog was asked last.
@@ -123,6 +128,8 @@ impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, topic: TopicId, topic_name: String) -> Arc<Self> {
         let state = State {
             newest: None,
+            taken_over: 0,
+            is_unmade: false,
             dropped: None,
             asked: None,
             scanned: Progress::start(topic),
@@ -228,14 +235,18 @@ impl Worker {
     }
 
     /// The table's progress, if the metadata store's copy is another. Of a stopped table what it
-    /// says that it holds: a rewind will need the rest of the log.
+    /// says that it holds: a rewind will need the rest of the log. Of one that has yet to be made,
+    /// none: the copy may be of a table in another catalog.
     pub(crate) fn unpublished_progress(&self) -> Option<Progress> {
         let state = self.state.lock();
-        let table = state.newest.as_ref().map(Newest::head)?;
-        if table.stopped.is_some() && table.progress == Progress::start(self.topic) {
-            return None;
-        }
-        (state.published.as_ref() != Some(&table.progress)).then(|| table.progress.clone())
+        let start = Progress::start(self.topic);
+        let progress = match state.newest.as_ref().map(Newest::head) {
+            Some(table) if table.stopped.is_some() && table.progress == start => return None,
+            Some(table) => table.progress.clone(),
+            None if state.is_unmade => start,
+            None => return None,
+        };
+        (state.published.as_ref() != Some(&progress)).then_some(progress)
     }
 
     /// Notes the copy that the metadata store has.
@@ -256,7 +267,7 @@ impl Worker {
         files: Vec<StagedFile>,
     ) -> Result<CommitEnd> {
         let _gate = self.commit_gate.lock().await;
-        let base = self.newest_like(base).await?;
+        let base = self.asked_like(base).await?;
         let end = self.committer.replace(base, removed, files).await?;
         Ok(self.take_over(end))
     }
@@ -264,7 +275,7 @@ impl Worker {
     /// Takes files out whose rows are too old; see [`Committer::trim`].
     pub(crate) async fn trim(&self, base: Arc<LoadedTable>, removed: Removed) -> Result<CommitEnd> {
         let _gate = self.commit_gate.lock().await;
-        let base = self.newest_like(base).await?;
+        let base = self.asked_like(base).await?;
         let end = self.committer.trim(base, removed).await?;
         Ok(self.take_over(end))
     }
@@ -280,7 +291,7 @@ impl Worker {
     pub(crate) async fn resume(&self, from: ResumeFrom) -> Result<Option<TableStatus>> {
         let _gate = self.commit_gate.lock().await;
         let Some(base) = self.refresh().await? else { return self.resume_dropped(from).await };
-        match self.committer.resume(base, from).await? {
+        match self.resumed(base, from).await? {
             CommitEnd::Committed(table) => {
                 self.set_newest(table);
                 self.state.lock().status.last_error = None;
@@ -315,9 +326,8 @@ impl Worker {
             let permit = self.shared.commits.first(&mut is_look).await;
             let Some(turn) = self.turns.lock().take() else { return };
             self.state.lock().last_turn = Some(self.shared.env.monotonic());
-            let ended = self.run_turn(&turn.cut, permit).await;
+            let ended = self.run_turn(&turn.cut, permit, Some(gate)).await;
             self.note_end(&ended);
-            drop(gate);
             self.turns.lock().finish();
             turn.end(ended);
         }
@@ -340,11 +350,13 @@ impl Worker {
     }
 
     /// Runs a turn commit by commit. Between two of them the permit goes back, so that a table that
-    /// is far behind holds nobody up; it then goes on with those that nobody waits for.
+    /// is far behind holds nobody up; it then goes on with those that nobody waits for. So does the
+    /// gate, unless the caller has it: who wants to hold the table waits for one commit.
     async fn run_turn(
         self: &Arc<Self>,
         cut: &[PartitionCut],
         mut permit: SemaphorePermit<'_>,
+        mut gate: Option<MutexGuard<'_, ()>>,
     ) -> Result<()> {
         loop {
             let advancing = self.clone().advance(cut.to_vec());
@@ -352,8 +364,12 @@ impl Worker {
             let ended = self.shared.env.spawn("table-turn", Lane::Background, advancing).await;
             let ended = ended.unwrap_or_else(|error| Err(Error::bug(error.to_string())));
             drop(permit);
+            let had_gate = gate.take().is_some();
             if ended? {
                 return Ok(());
+            }
+            if had_gate {
+                gate = Some(self.turn_gate.lock().await);
             }
             permit = self.shared.commits.rest().await;
         }

@@ -132,9 +132,10 @@ pub trait Backend: Send + Sync + 'static {
         offset: i64,
     ) -> Result<Option<PartitionState>>;
 
-    /// Swaps a run of extents for another place of the same records, and counts the objects'
-    /// references. `Rejected` if any source has changed. Sources may be fresh; those before them
-    /// that are fresh too get rows of their own, as in [`Backend::unpack_fresh`].
+    /// Swaps a run of extents for another place of the same records, or of those that compaction
+    /// leaves, and counts the objects' references. `Rejected` if any source has changed. Sources
+    /// may be fresh; those before them that are fresh too get rows of their own, as in
+    /// [`Backend::unpack_fresh`].
     async fn replace_extents(
         &self,
         fence: &Fence,

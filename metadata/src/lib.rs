@@ -6,6 +6,8 @@ pub mod backend;
 pub mod brokers;
 pub mod cluster;
 mod codec;
+pub mod compaction;
+mod counted;
 mod decide;
 pub mod deletion;
 mod extent_runs;
@@ -28,6 +30,7 @@ pub mod transactions;
 pub mod validate;
 
 pub use backend::Backend;
+pub use counted::ChangeCounts;
 pub use decide::{REMEMBERED_BATCHES_MAX, is_behind};
 pub use extent_runs::accepted_extents;
 pub use fresh::INDEXED_EXTENTS_MAX;

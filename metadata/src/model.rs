@@ -168,6 +168,9 @@ impl State {
             partition.state.bytes += extent.bytes();
             partition.extents.insert(extent.base_offset, extent.clone());
         }
+        for marker in &replacement.forgotten_aborts {
+            partition.aborted.remove(marker);
+        }
         partition.state.version += 1;
         Ok(())
     }

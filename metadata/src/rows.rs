@@ -329,7 +329,8 @@ pub enum MarkerOutcome {
     StaleEpoch,
 }
 
-/// Replaces a run of extents by an object that holds the same records.
+/// Replaces a run of extents by an object that holds the same records, or those of them that
+/// compaction leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {
     /// The partition.
@@ -340,6 +341,9 @@ pub struct Replacement {
     pub replacement: Vec<Extent>,
     /// The size of the new object, bytes.
     pub object_size: u64,
+    /// Offsets of abort markers that do not stand there any more: readers are told nothing of their
+    /// transactions from then on, for they would wait for the markers.
+    pub forgotten_aborts: Vec<i64>,
 }
 
 /// How many fresh segments are kept packed.

@@ -10,6 +10,7 @@
 mod tests;
 
 use crate::backend::Backend;
+use crate::counted::{ChangeCounters, ChangeCounts, Counted};
 use crate::facts::{Change, ChangeOutcome, Check, Expect, FactKey, FactRange, Fence, Write};
 use crate::rows::{
     AbortedTransaction, DeadObject, Extent, ExtentPage, FreshBounds, PartitionState, ProducerState,
@@ -34,6 +35,7 @@ const CONFLICT_WAIT_MS_MAX: u32 = 64;
 #[derive(Clone)]
 pub struct MetadataStore {
     backend: Arc<dyn Backend>,
+    counters: ChangeCounters,
     env: Env,
     fence: Option<Fence>,
     on_fenced: Option<FencedObserver>,
@@ -51,7 +53,9 @@ impl std::fmt::Debug for MetadataStore {
 impl MetadataStore {
     /// A handle on a backend.
     pub fn new(backend: Arc<dyn Backend>, env: Env) -> Self {
-        Self { backend, env, fence: None, on_fenced: None }
+        let counted = Counted::new(backend);
+        let counters = counted.counters();
+        Self { backend: Arc::new(counted), counters, env, fence: None, on_fenced: None }
     }
 
     /// A handle of a broker that has registered. Every change that it makes of what clients and
@@ -94,6 +98,11 @@ impl MetadataStore {
     /// changes carries no fence.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
+    }
+
+    /// The changes that were asked of the backend, by this handle and those made from it.
+    pub fn change_counts(&self) -> ChangeCounts {
+        self.counters.snapshot()
     }
 
     pub(crate) fn fence(&self) -> Option<&Fence> {

@@ -258,6 +258,10 @@ pub(crate) fn check_replacement(replacement: &Replacement) -> Result<()> {
     if i64::try_from(replacement.object_size).is_err() {
         return Err(Error::invalid("object size is beyond 2^63 - 1"));
     }
+    let (first, last) = sources;
+    if replacement.forgotten_aborts.iter().any(|marker| !(first..=last).contains(marker)) {
+        return Err(Error::invalid("a marker that is forgotten is not among the sources"));
+    }
     Ok(())
 }
 

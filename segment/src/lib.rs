@@ -42,4 +42,4 @@ pub use v1::{V1Index, V1IndexEntry, V1Segment};
 pub use validate::{
     BAD_RECORDS_MAX, BatchSummary, NO_TIMESTAMP_MS, Rules, TimestampRule, validate_batch,
 };
-pub use writer::{BatchBuilder, BuildError, HeaderRef, NewRecord, recompress};
+pub use writer::{BatchBuilder, BuildError, HeaderRef, NewRecord, empty_batch, recompress};

@@ -10,6 +10,7 @@ use crate::codec::{Codec, compress};
 use crate::error::BatchError;
 use crate::ids::{ProducerEpoch, ProducerId};
 use crate::mode::TimestampType;
+use crate::validate::NO_TIMESTAMP_MS;
 use bytes::Bytes;
 
 /// Most bytes of records in one batch, before and after compression: the length field is an i32.
@@ -220,6 +221,16 @@ impl BatchBuilder {
         }
         finish(self.header, self.codec, self.level, &self.records)
     }
+}
+
+/// The batch without its records, as compaction leaves it where the batch must stay for its offsets
+/// or its producer's sequences: no codec, no delete horizon, and -1 as its base timestamp, as Kafka
+/// writes it.
+pub fn empty_batch(header: &BatchHeader) -> Bytes {
+    let attributes = header.attributes & !DELETE_HORIZON_BIT;
+    let header =
+        BatchHeader { attributes, base_timestamp_ms: NO_TIMESTAMP_MS, record_count: 0, ..*header };
+    finish(header, Codec::None, None, &[]).expect("a batch without records is small")
 }
 
 /// The same records in the same batch under another codec. Everything in the header but codec,

@@ -325,6 +325,9 @@ impl Backend for FaultMetadata {
                 let is_unfenced = plant.fence(Some(&fence)).is_none();
                 let fence =
                     if is_unfenced { current_fence(&*backend, &fence).await? } else { fence };
+                let Some(replacement) = plant.replaced(replacement) else {
+                    return Ok(ChangeOutcome::Applied);
+                };
                 let outcome = backend.replace_extents(&fence, &replacement).await?;
                 if outcome == ChangeOutcome::Applied {
                     let partition = replacement.partition;

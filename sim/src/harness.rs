@@ -9,6 +9,7 @@ use crate::actors::ager::Ager;
 use crate::actors::churn::Churn;
 use crate::actors::consumer::Consumer;
 use crate::actors::deleter::Deleter;
+use crate::actors::keeper::Keeper;
 use crate::actors::looker::Looker;
 use crate::actors::member::Member;
 use crate::actors::producer::Producer;
@@ -30,7 +31,7 @@ use floe_env::simulated::Node;
 use floe_env::{Env, Lane, Result, Shutdown, Task, shutdown_signal};
 use floe_iceberg_bridge::fold::FoldRules;
 use floe_iceberg_bridge::sweep::SweepRules;
-use floe_log::{CleanRules, MergeRules};
+use floe_log::{CleanRules, CompactionRules, MergeRules};
 use floe_metadata::rows::FreshBounds;
 use kfs::{PartitionIndex, TopicId, TopicPartition};
 use std::cell::Cell;
@@ -46,12 +47,17 @@ const TRANSFERS: &str = "transfers";
 const TRANSFER_PARTITIONS: i32 = 3;
 /// In each of so many seeds, retention takes records of topics of its own.
 const SEEDS_PER_AGING: u64 = 3;
+/// One seed in so many has a compacted topic, which takes others no time then.
+const SEEDS_PER_COMPACTING: u64 = 3;
 /// The topics of which retention takes records, what they keep, and whether they have a table.
 const AGING: [(&str, Keep, bool); 3] = [
     ("aging", Keep::Time(8000), false),
     ("filling", Keep::Size(3000), false),
     ("followed", Keep::Time(4000), true),
 ];
+/// The compacted topic, and who writes to it.
+const COMPACTED: &str = "compacted";
+const KEEPER: u32 = 180;
 /// Faults and deaths last so long.
 const STORM: Duration = Duration::from_secs(45);
 /// When nothing fails any more, everything that was begun must end in this time.
@@ -125,6 +131,7 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
     let is_remote = !on_machine && chance(&env, 600);
     let is_blind = plant.renames_objects();
     let is_aging = seed % SEEDS_PER_AGING == 1;
+    let is_compacting = plant.needs_compaction() || seed % SEEDS_PER_COMPACTING == 2;
     let audit = Audit::new(env.clone(), model.clone(), metadata, objects, is_blind);
     let parts = Parts {
         env: env.clone(),
@@ -132,8 +139,8 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
         calls: calls.clone(),
         model: model.clone(),
         audit: audit.clone(),
-        rules: job_rules(&env),
-        config: Arc::new(config(&env, is_aging).expect("the settings are right")),
+        rules: job_rules(&env, is_compacting),
+        config: Arc::new(config(&env, is_aging, is_compacting).expect("the settings are right")),
         is_remote,
         plant,
         moments: Moments::of(seed),
@@ -147,6 +154,7 @@ async fn simulate(seed: u64, plant: Plant) -> Report {
         audit,
         grace,
         is_aging,
+        is_compacting,
         cluster: Cluster::new(parts),
         orphans: Cell::new(0),
     };
@@ -179,6 +187,8 @@ struct Run {
     grace: Duration,
     /// Retention takes records.
     is_aging: bool,
+    /// There is a compacted topic.
+    is_compacting: bool,
     cluster: Cluster,
     /// Orphans of tables when the faults ended.
     orphans: Cell<u64>,
@@ -264,6 +274,10 @@ impl Run {
         for (id, (topic, keep, has_table)) in (170..).zip(AGING).filter(|_| self.is_aging) {
             let ager = Ager::new(self.context(id, stop), topic, keep, has_table);
             tasks.push(self.env.spawn("ager", Lane::Foreground, ager.run()));
+        }
+        if self.is_compacting {
+            let keeper = Keeper::new(self.context(KEEPER, stop), COMPACTED);
+            tasks.push(self.env.spawn("keeper", Lane::Foreground, keeper.run()));
         }
         for id in 160..163 {
             let sharer = Sharer::new(self.context(id, stop), TOPIC);
@@ -364,9 +378,13 @@ impl Run {
         let (end, ended) = shutdown_signal();
         let cluster = self.cluster.clone();
         let consumer = Consumer::new(self.context(300, &ended), TOPIC, partitions);
+        let keeper = Keeper::new(self.context(KEEPER, &ended), COMPACTED);
         let last = self.env.spawn("sweep life", Lane::Foreground, async move {
             cluster.live_on(&ended).await;
         });
+        for partition in self.model.kept_partitions() {
+            keeper.sweep(partition).await;
+        }
         match self.env.timeout(CALM_MAX * 2, consumer.sweep()).await {
             None => self.model.violation("stuck: the log cannot be read".to_owned()),
             Some(Err(error)) => self.model.violation(error),
@@ -394,7 +412,7 @@ fn weather(env: &Env) -> Weather {
 }
 
 /// The product's rules, with a shorter day.
-fn job_rules(env: &Env) -> JobRules {
+fn job_rules(env: &Env, is_compacting: bool) -> JobRules {
     let merge = MergeRules {
         pause: Duration::from_millis(pick(env, &[700, 2000, 5000])),
         pieces_min: pick(env, &[2, 4, 8]),
@@ -424,10 +442,16 @@ fn job_rules(env: &Env) -> JobRules {
         quiet: Duration::from_secs(pick(env, &[10, 3600])),
         ..FoldRules::default()
     };
-    JobRules { merge, clean, sweep, fold }
+    let mut compaction = CompactionRules::default();
+    if is_compacting {
+        compaction.object_bytes_max = pick(env, &[300, 64 << 20]);
+        compaction.extent_bytes_max = pick(env, &[200, 1 << 20]);
+        compaction.dirt_bytes_min = pick(env, &[0, 2000]);
+    }
+    JobRules { merge, compaction, clean, sweep, fold }
 }
 
-fn config(env: &Env, is_aging: bool) -> Result<Config> {
+fn config(env: &Env, is_aging: bool, is_compacting: bool) -> Result<Config> {
     let given = |name: &str, value: String| Given {
         name: name.to_owned(),
         value,
@@ -435,6 +459,7 @@ fn config(env: &Env, is_aging: bool) -> Result<Config> {
     };
     // Most seeds have nothing for retention to do.
     let check_interval_ms = if is_aging { pick(env, &[500, 2000]) } else { 86_400_000 };
+    let backoff_ms = || if is_compacting { pick(env, &[500, 2000]) } else { 86_400_000 };
     let ms = |time: Duration| time.as_millis().to_string();
     let inputs = Inputs {
         flags: vec![
@@ -447,6 +472,7 @@ fn config(env: &Env, is_aging: bool) -> Result<Config> {
             given("iceberg.commit_interval_ms", pick(env, &[2000, 60_000]).to_string()),
             given("kafka.log.retention.ms", "-1".to_owned()),
             given("kafka.log.retention.check.interval.ms", check_interval_ms.to_string()),
+            given("kafka.log.cleaner.backoff.ms", backoff_ms().to_string()),
         ],
         environment: BTreeMap::new(),
         file: None,

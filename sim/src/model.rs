@@ -11,7 +11,8 @@
 //!   those that were sent once are in order.
 //!
 //! What a client gets from a broker that has been replaced may be old, but never wrong: ends are
-//! not compared, records are. What retention takes is checked in [`aging`], tables in
+//! not compared, records are. What retention takes is checked in [`aging`], what compaction takes
+//! in [`keeping`], tables in
 //! [`crate::table_model`].
 
 use crate::assignments::{Assignments, Place};
@@ -24,11 +25,14 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 mod aging;
+mod keeping;
 #[cfg(test)]
 mod tests;
 
 use aging::Aging;
 pub use aging::Keep;
+use keeping::Keeping;
+pub use keeping::{Keyed, Newest};
 
 /// Violations that are kept.
 const VIOLATIONS_MAX: usize = 100;
@@ -119,6 +123,8 @@ pub struct Counts {
     pub read_back: u64,
     /// Acknowledged records that retention took.
     pub aged: u64,
+    /// Records that compaction took.
+    pub compacted: u64,
     /// Partitions that members of a consumer group were told to have.
     pub assigned: u64,
 }
@@ -131,6 +137,7 @@ impl Counts {
         self.whole_looks += other.whole_looks;
         self.read_back += other.read_back;
         self.aged += other.aged;
+        self.compacted += other.compacted;
         self.assigned += other.assigned;
     }
 }
@@ -143,6 +150,7 @@ pub(crate) struct State {
     read: BTreeMap<TopicPartition, BTreeMap<i64, RecordName>>,
     starts: BTreeMap<TopicPartition, LogStart>,
     aging: BTreeMap<TopicPartition, Aging>,
+    keeping: BTreeMap<TopicPartition, Keeping>,
     /// By table and sequence number.
     snapshots: BTreeMap<(Uuid, i64), i64>,
     ends: BTreeMap<TopicPartition, i64>,

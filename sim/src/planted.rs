@@ -73,6 +73,10 @@ pub enum Plant {
     ExtentsLookOld,
     /// Extents are told to be younger than they are.
     ExtentsLookYoung,
+    /// What compaction leaves of the first extent is not named.
+    CompactionTakesTooMuch,
+    /// Replacements that make a log smaller are answered and not made.
+    CompactionIsForgotten,
     /// A table's progress is told to be further than it is.
     TableLooksFurther,
     /// A topic's deletion is answered and not made.
@@ -132,6 +136,11 @@ impl Plant {
             Self::PointerWithoutCompare => Some((EndBy::Pause, ("put_table", 4), Phase::After)),
             _ => None,
         }
+    }
+
+    /// True for a bug of compaction.
+    pub fn needs_compaction(self) -> bool {
+        matches!(self, Self::CompactionTakesTooMuch | Self::CompactionIsForgotten)
     }
 
     /// True for a bug that only a power cut shows.

@@ -159,6 +159,16 @@ fn records_that_their_table_has_not_read() {
 }
 
 #[test]
+fn compaction_that_takes_the_newest_record() {
+    is_found(Plant::CompactionTakesTooMuch, &["of k"]);
+}
+
+#[test]
+fn compaction_that_leaves_older_records() {
+    is_found(Plant::CompactionIsForgotten, &["stands at"]);
+}
+
+#[test]
 fn more_that_goes_than_the_size_allows() {
     is_found_from(1, Plant::LogStartTooFar, &["bytes are left where"]);
 }

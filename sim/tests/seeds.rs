@@ -130,7 +130,7 @@ impl Sum {
     }
 
     /// What must happen in some seed, or a check has nothing to look at; with how often it did.
-    fn needed(&self) -> [(&'static str, u64); 11] {
+    fn needed(&self) -> [(&'static str, u64); 12] {
         let Self { lives, counts, .. } = self;
         [
             ("failed starts", lives.failed_starts.into()),
@@ -141,6 +141,7 @@ impl Sum {
             ("orphans of tables", self.table_orphans),
             ("deletions of records", counts.deletions),
             ("records that retention took", counts.aged),
+            ("records that compaction took", counts.compacted),
             ("looks that had everything", counts.whole_looks),
             ("partitions of a group assigned", counts.assigned),
             ("records read back before their topic's deletion", counts.read_back),

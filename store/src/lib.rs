@@ -22,7 +22,7 @@ pub mod retry;
 pub mod suite;
 
 pub use budget::PutBudget;
-pub use counted::{CallCounts, Counted, StoreCounters, StoreCounts};
+pub use counted::{CallCounts, CallKind, Counted, EndedCall, StoreCounters, StoreCounts};
 pub use directory::DirectoryStore;
 pub use identity::{
     ClusterIdentity, Incarnation, create_identity, read_identity, read_incarnation,

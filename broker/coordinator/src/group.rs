@@ -257,16 +257,15 @@ impl Group {
 
     fn apply_to_consumer(&mut self, event: Event, around: Surroundings<'_>) -> Vec<Effect> {
         let Self::Consumer(group) = self else { return Vec::new() };
-        let is_first_join = matches!(event, Event::Classic(classic::Event::Join { .. }));
-        if is_first_join && group.is_empty() {
-            let record = group.record();
-            *self = Self::Classic(classic::Group::succeeding(
-                record.group_id().to_owned(),
-                record.epoch(),
-                around.rules.classic.clone(),
-                around.now_ms,
-            ));
-            return self.apply_to_classic(event, around);
+        let is_join = matches!(event, Event::Classic(classic::Event::Join { .. }));
+        if is_join && group.is_empty() {
+            let mut classic = Self::Classic(succeeding(group, around));
+            let effects = classic.apply_to_classic(event, around);
+            // A join that was refused leaves the group as it was.
+            if !classic.is_empty() {
+                *self = classic;
+            }
+            return effects;
         }
         let answer = answer_of(group, event, around);
         let is_dirty = group.take_dirty();
@@ -281,10 +280,10 @@ impl Group {
     }
 
     /// Whether an event may take longer than a foreground task should.
-    pub fn is_large(&self) -> bool {
+    pub fn is_large(&self, topics: &TopicDirectory) -> bool {
         match self {
             Self::Classic(_) => false,
-            Self::Consumer(group) => group.is_large(),
+            Self::Consumer(group) => group.is_large(topics),
         }
     }
 
@@ -392,6 +391,13 @@ fn upgraded(
     let heartbeat = consumer.heartbeat(request, topics, now_ms)?;
     consumer.take_dirty();
     Ok((consumer, heartbeat))
+}
+
+/// The classic group that an empty consumer group becomes when somebody joins.
+fn succeeding(group: &ConsumerGroup, around: Surroundings<'_>) -> classic::Group {
+    let (record, config) = (group.record(), around.rules.classic.clone());
+    let group_id = record.group_id().to_owned();
+    classic::Group::succeeding(group_id, record.epoch(), config, around.now_ms)
 }
 
 /// What a consumer group answers.

@@ -9,9 +9,9 @@
 //! A part is reserved for records that were just written. So readers that lag and are slow hold
 //! back each other, and not those at the end of the log.
 
+use crate::waiters::Waiters;
 use floe_log::RecordsOrigin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 /// The unit in which the memory is counted.
@@ -29,22 +29,13 @@ pub(crate) struct AnswerMemory {
     shared: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
     units: usize,
-    waiting: Arc<AtomicUsize>,
+    waiters: Waiters,
 }
 
 /// What one answer holds, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerPermit {
     permit: OwnedSemaphorePermit,
-}
-
-/// Counts a fetch that waits, whatever ends its wait.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl AnswerMemory {
@@ -55,7 +46,7 @@ impl AnswerMemory {
         let reserved = units / RESERVED_PART;
         let part = |units| Arc::new(Semaphore::new(units));
         let (shared, reserved) = (part(units - reserved), part(reserved));
-        Self { shared, reserved, units, waiting: Arc::default() }
+        Self { shared, reserved, units, waiters: Waiters::default() }
     }
 
     /// Takes up to `bytes_max` for records of this origin, less under pressure; waits where too
@@ -75,8 +66,7 @@ impl AnswerMemory {
                 }
             }
         }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waiting = Waiting(&self.waiting);
+        let _waiting = self.waiters.enter();
         let shared = self.shared.clone().acquire_many_owned(wide(least));
         let taken: Result<OwnedSemaphorePermit, AcquireError> = match origin {
             RecordsOrigin::Stored => shared.await,
@@ -91,7 +81,7 @@ impl AnswerMemory {
 
     /// True while a fetch waits for what others hold.
     pub(crate) fn is_short(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.waiters.any()
     }
 
     /// Bytes that answers hold now.

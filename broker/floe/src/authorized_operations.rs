@@ -15,6 +15,11 @@ pub(crate) const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
 /// All that may be done with a group: read, delete, describe, describe and alter configs.
 pub(crate) const GROUP_OPERATIONS: i32 = 0b1101_0100_1000;
 
+/// What an answer says of these operations: all of them where its client asked.
+pub(crate) fn if_asked(is_asked: bool, operations: i32) -> i32 {
+    if is_asked { operations } else { OPERATIONS_UNKNOWN }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

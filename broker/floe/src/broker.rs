@@ -1,8 +1,10 @@
 //! A broker: what its handlers share, from the moment its stores are open until it has drained.
 
 use crate::answer_memory::AnswerMemory;
+use crate::complaints::Complaints;
 use crate::config::Config;
 use crate::fetch_sessions::FetchSessions;
+use crate::frame_memory::FrameMemory;
 use crate::groups::{self, Groups};
 use crate::log_observer::LogObserver;
 use crate::metrics::Metrics;
@@ -20,7 +22,6 @@ use floe_store::ObjectStore;
 use floe_wire::Registry;
 use kfs::{BrokerId, ClusterId, TopicId};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::Semaphore;
 
 /// How long a registration lasts without being renewed, ms. One broker needs no renewal: the guard
 /// on its metadata keeps others out.
@@ -33,8 +34,6 @@ const PART_OF_BUDGET: u64 = 4;
 /// Answers may hold one over this of the cache's size. What they hold are the cache's blocks, and
 /// counts as such.
 const PART_OF_CACHE: u64 = 4;
-/// The unit in which memory for frames is counted.
-pub(crate) const MEMORY_UNIT_BYTES: usize = 1024;
 
 /// Who this broker is, as clients see it.
 #[derive(Clone, Debug)]
@@ -87,9 +86,9 @@ pub struct Broker {
     pub(crate) doubtful_ends: DoubtfulEnds,
     pub(crate) recompression: Recompression,
     pub(crate) shutdown: Shutdown,
-    /// Memory for requests of all connections, in units of [`MEMORY_UNIT_BYTES`].
-    pub(crate) frame_memory: Arc<Semaphore>,
-    pub(crate) frame_units: usize,
+    pub(crate) complaints: Complaints,
+    /// Memory for requests of all connections.
+    pub(crate) frame_memory: FrameMemory,
     /// Memory for answers to Fetch that clients have not taken yet.
     pub(crate) answer_memory: AnswerMemory,
 }
@@ -131,12 +130,11 @@ impl Broker {
             shutdown.clone(),
         );
         let memory = &config.memory;
-        let frame_units = (bytes(memory.budget_bytes / PART_OF_BUDGET) / MEMORY_UNIT_BYTES)
-            .clamp(1, Semaphore::MAX_PERMITS);
         Ok(Arc::new(Self {
             fetch_sessions: FetchSessions::new(env.clone()),
             doubtful_ends: DoubtfulEnds::default(),
             tables: OnceLock::new(),
+            complaints: Complaints::new(env.clone()),
             env,
             identity,
             log,
@@ -148,8 +146,7 @@ impl Broker {
             recompression: Recompression::new(),
             metadata,
             shutdown,
-            frame_memory: Arc::new(Semaphore::new(frame_units)),
-            frame_units,
+            frame_memory: FrameMemory::new(bytes(memory.budget_bytes / PART_OF_BUDGET)),
             answer_memory: AnswerMemory::new(bytes(memory.cache_bytes / PART_OF_CACHE)),
             metrics,
             config,
@@ -157,10 +154,17 @@ impl Broker {
     }
 
     /// Bytes that requests hold until they are answered, and answers until they are taken.
-    pub(crate) fn connection_bytes_held(&self) -> i64 {
-        let frames = self.frame_units.saturating_sub(self.frame_memory.available_permits());
-        let held = frames * MEMORY_UNIT_BYTES + self.answer_memory.held_bytes();
+    pub fn connection_bytes_held(&self) -> i64 {
+        let held = self.frame_memory.held_bytes() + self.answer_memory.held_bytes();
         i64::try_from(held).unwrap_or(i64::MAX)
+    }
+
+    /// Bytes that count against the memory budget: requests, batches that are not in the log yet,
+    /// and blocks, those that answers hold included.
+    pub(crate) fn memory_counted_bytes(&self) -> i64 {
+        let blocks = self.log.cache_stats().memory_bytes;
+        let counted = self.frame_memory.held_bytes() + self.log.pending_bytes() + blocks;
+        i64::try_from(counted).unwrap_or(i64::MAX)
     }
 
     /// The topic of this name: as known here, else as the store has it now.

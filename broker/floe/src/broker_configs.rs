@@ -15,6 +15,7 @@ pub(crate) fn describe(config: &Config, identity: &Identity) -> Vec<DescribedCon
     described.extend(kafkas(config));
     described.extend(of_groups(config));
     described.extend(retention(config));
+    described.extend(cleaner(config));
     described.extend(behind_topic_configs(config, &described));
     described.sort_by_key(|config| config.name);
     described
@@ -241,6 +242,21 @@ fn retention(config: &Config) -> Vec<DescribedConfig> {
     let name = "log.retention.check.interval.ms";
     described.push(setting(name, Long, Some(interval), Some("300000"), doc));
     described
+}
+
+/// Compaction.
+fn cleaner(config: &Config) -> Vec<DescribedConfig> {
+    let set = &config.kafka.log_cleaner;
+    let (backoff, enable) = (ms(set.backoff).to_string(), set.enable.to_string());
+    let buffer = set.dedupe_buffer_bytes.to_string();
+    let doc = "Pause between two looks for partitions that are worth compacting, ms.";
+    let keys = "Memory for the keys of one pass, bytes.";
+    vec![
+        setting("log.cleaner.backoff.ms", Long, Some(backoff), Some("15000"), doc),
+        setting("log.cleaner.dedupe.buffer.size", Long, Some(buffer), Some("134217728"), keys),
+        setting("log.cleaner.enable", Boolean, Some(enable), Some("true"), "Compacts topics."),
+        int("log.cleaner.threads", 1, "1", "Partitions that are compacted at the same time."),
+    ]
 }
 
 /// The settings that topic configs fall back to, but for those that are there already.

@@ -3,22 +3,27 @@
 //! simulation needs no sockets.
 
 use crate::api::{self, Principal, Reply, RequestContext};
-use crate::broker::{Broker, MEMORY_UNIT_BYTES};
+use crate::broker::Broker;
+use crate::frame_memory::Part;
 use bytes::Bytes;
 use floe_env::Instant;
 use floe_wire::frame::LENGTH_BYTES;
-use floe_wire::{FrameReader, FrameWriter, ParsedRequest, messages, request};
+use floe_wire::{FrameError, FrameReader, FrameWriter, ParsedRequest, messages, request};
 use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// Requests of one connection that wait for their answer at most; more are not read.
 const REQUESTS_PIPELINED_MAX: usize = 128;
 /// Answers that are gathered before they are written even though more are ready, bytes.
 const WRITE_GATHER_BYTES_MAX: usize = 1 << 20;
 
+/// A frame of which nothing more comes for so long is given up while others wait for memory.
+const FRAME_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long all of a frame may take while others wait for the memory that it holds.
+const FRAME_ARRIVES_WITHIN: Duration = Duration::from_secs(30);
 /// How long a client may take over its answers while others wait for the memory that they hold.
 const ANSWER_TAKEN_WITHIN: Duration = Duration::from_secs(30);
 
@@ -78,8 +83,7 @@ async fn read_requests<R: AsyncRead + Unpin>(
 ) -> ReadEnd {
     let kafka = &broker.config.kafka;
     let frame_bytes_max = usize::try_from(kafka.socket_request_max_bytes).unwrap_or(0);
-    let connection_units = (broker.config.memory.per_connection_bytes / MEMORY_UNIT_BYTES).max(1);
-    let connection_memory = Arc::new(Semaphore::new(connection_units));
+    let connection_memory = Part::new(broker.config.memory.per_connection_bytes);
     let mut frames = FrameReader::new(read, frame_bytes_max);
     loop {
         let next = broker.env.timeout(kafka.connections_max_idle, frames.length());
@@ -92,22 +96,14 @@ async fn read_requests<R: AsyncRead + Unpin>(
             None => return ReadEnd::Gone,
             Some(Ok(None)) => return ReadEnd::Gone,
             Some(Ok(Some(length))) => length,
-            Some(Err(error)) => {
-                tracing::warn!(%host, %error, "connection closed: bad frame");
-                broker.metrics.kafka.connections_refused.inc();
-                return ReadEnd::Gone;
-            }
+            Some(Err(error)) => return lost(broker, &host, &error),
         };
-        let of_connection = take(&connection_memory, connection_units, length).await;
-        let broker_units = broker.frame_units;
-        let of_broker = take(&broker.frame_memory, broker_units, length).await;
+        let of_connection = connection_memory.take(length).await;
+        let of_broker = broker.frame_memory.take(length).await;
         let memory = Memory { _of_broker: of_broker, _of_connection: of_connection };
-        let frame = match frames.body().await {
+        let frame = match arrived(broker, &mut frames, &host).await {
             Ok(frame) => frame,
-            Err(error) => {
-                tracing::debug!(%host, %error, "connection lost inside a frame");
-                return ReadEnd::Gone;
-            }
+            Err(end) => return end,
         };
         let arrival = Arrival {
             // A frame has at least its header's first field, or it is refused below.
@@ -123,11 +119,50 @@ async fn read_requests<R: AsyncRead + Unpin>(
     }
 }
 
-/// Takes memory for `bytes`; what is larger than all of it waits for all of it.
-async fn take(memory: &Arc<Semaphore>, units_max: usize, bytes: usize) -> OwnedSemaphorePermit {
-    let units = bytes.div_ceil(MEMORY_UNIT_BYTES).clamp(1, units_max);
-    let units = u32::try_from(units).unwrap_or(u32::MAX);
-    memory.clone().acquire_many_owned(units).await.expect("memory budgets are never closed")
+/// The frame that was announced. Nobody waits for ever for one that does not come: not beyond the
+/// time that a connection may be idle, and much less while others wait for the memory it holds.
+async fn arrived<R: AsyncRead + Unpin>(
+    broker: &Broker,
+    frames: &mut FrameReader<R>,
+    host: &str,
+) -> Result<Bytes, ReadEnd> {
+    let began = broker.env.monotonic();
+    let mut before = 0;
+    loop {
+        tokio::select! {
+            biased;
+            frame = frames.body() => return frame.map_err(|error| lost(broker, host, &error)),
+            () = broker.shutdown.wait() => return Err(ReadEnd::Shutdown),
+            () = broker.env.sleep(FRAME_PAUSE_MAX) => {}
+        }
+        let (now, took) = (frames.arrived(), broker.env.monotonic() - began);
+        let is_slow = now == before || took >= FRAME_ARRIVES_WITHIN;
+        before = now;
+        let is_in_the_way = is_slow && broker.frame_memory.is_short();
+        if is_in_the_way || took >= broker.config.kafka.connections_max_idle {
+            let error = format!("of its request {now} bytes have come, and no more");
+            refuse(broker, host, "torn frame", &error);
+            return Err(ReadEnd::Gone);
+        }
+    }
+}
+
+/// A connection that ends otherwise than between two frames: what its client sent is no frame, or
+/// the network has lost it.
+fn lost(broker: &Broker, host: &str, error: &FrameError) -> ReadEnd {
+    match error {
+        FrameError::Io(error) => tracing::debug!(%host, %error, "connection lost"),
+        _ => refuse(broker, host, "bad frame", error),
+    }
+    ReadEnd::Gone
+}
+
+/// Counts and tells of a connection that is closed for what its client sends.
+fn refuse(broker: &Broker, host: &str, what: &str, error: &dyn std::fmt::Display) {
+    broker.metrics.kafka.connections_refused.inc();
+    if let Some(left_out) = broker.complaints.line() {
+        tracing::warn!(%host, %error, left_out, "connection closed: {what}");
+    }
 }
 
 async fn handle(broker: &Arc<Broker>, frame: Bytes, host: &Arc<str>) -> Reply {
@@ -139,8 +174,7 @@ async fn handle(broker: &Arc<Broker>, frame: Bytes, host: &Arc<str>) -> Reply {
             return Reply::Ready(messages::unsupported_api_versions(header.correlation_id, served));
         }
         Err(error) => {
-            tracing::warn!(%host, %error, "connection closed: bad request");
-            broker.metrics.kafka.connections_refused.inc();
+            refuse(broker, host, "bad request", &error);
             return Reply::Close;
         }
     };

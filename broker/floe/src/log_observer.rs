@@ -1,6 +1,7 @@
 //! Counts what the log tells of its write path.
 
 use crate::metrics::{CommitOutcome, CutReason, Metrics};
+use floe_env::ErrorKind;
 use floe_log::Observer;
 use std::time::Duration;
 
@@ -37,5 +38,12 @@ impl Observer for LogObserver {
         self.0.log.commit(CommitOutcome::Applied);
         self.0.log.commit_seconds.observe(took.as_secs_f64());
         self.0.log.batches.inc_by(batches as u64);
+    }
+
+    fn not_committed(&self, why: ErrorKind) {
+        self.0.log.commit(match why {
+            ErrorKind::UnknownOutcome => CommitOutcome::Unknown,
+            _ => CommitOutcome::Rejected,
+        });
     }
 }

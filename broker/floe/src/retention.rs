@@ -19,10 +19,15 @@ impl RetentionPolicy for TopicRetention {
     }
 
     fn table_ends(&self, progress: &[u8]) -> Result<Vec<i64>> {
-        let text = std::str::from_utf8(progress)
-            .map_err(|error| Error::corrupt("a table's progress is no text").with_source(error))?;
-        Ok(Progress::unpack(text)?.next_offsets)
+        table_ends(progress)
     }
+}
+
+/// The first offset of each partition that a table lacks, by its progress as the bridge packs it.
+pub(crate) fn table_ends(progress: &[u8]) -> Result<Vec<i64>> {
+    let text = std::str::from_utf8(progress)
+        .map_err(|error| Error::corrupt("a table's progress is no text").with_source(error))?;
+    Ok(Progress::unpack(text)?.next_offsets)
 }
 
 /// Why a partition keeps records for longer, in words.

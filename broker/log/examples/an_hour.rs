@@ -4,12 +4,13 @@
 //! store, or with PUTs of 1 ms and group commit; reading is measured in real time, from memory,
 //! without a cache. And what a fetch costs in a log of 10 GiB beside one of 1 GiB.
 //!
-//! `cargo run --release -p floe-log --example an_hour [-- SECONDS]`
+//! `an_hour written [SECONDS] | fetch [GIB_EXTENTS]` prints JSON; `benches/run hour fetch_cost`
+//! runs it.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use floe_env::simulated::Node;
-use floe_env::{Env, Result, Shutdown, shutdown_signal};
+use floe_env::{Env, Error, Result, Shutdown, shutdown_signal};
 use floe_log::{
     AppendBatch, BudgetRules, CleanRules, Cleaner, CutRules, FetchFrom, LOCAL_GRACE, Log,
     LogConfig, MergeRules, Merger, NoObserver, Pace, REMOTE_BYTES_MIN,
@@ -24,6 +25,7 @@ use kfs::{
     BatchBuilder, BrokerId, ClusterId, NewRecord, PartitionIndex, TimestampType, TopicId,
     TopicPartition,
 };
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,37 +51,46 @@ struct Stores {
 }
 
 fn main() -> Result<()> {
-    let seconds = std::env::args().nth(1).and_then(|text| text.parse().ok());
-    let seconds = seconds.unwrap_or(DEFAULT_SECONDS);
-    let small = simulated(false, fetch_cost(GIB_EXTENTS))?;
-    let large = simulated(false, fetch_cost(10 * GIB_EXTENTS))?;
-    for (kind, [small, large]) in
-        [("reading on", [small[0], large[0]]), ("at random", [small[1], large[1]])]
-    {
-        println!(
-            "a fetch of one extent, {kind}: {:.1} us in a log of 1 GiB, {:.1} us in one of 10 GiB: {:.2}",
-            small * 1e6,
-            large * 1e6,
-            large / small
-        );
-    }
-    let budget = Pace::Budgeted(BudgetRules { puts_per_second: 4, saved_seconds: 30 });
-    for (name, pace, put_ms) in [("remote store", budget, 20), ("local disk", Pace::GroupCommit, 1)]
-    {
-        let hour = simulated(true, write(pace, put_ms, seconds, PRODUCES_PER_SECOND))?;
-        let count = seconds * PRODUCES_PER_SECOND;
-        let full = simulated(true, write(pace, put_ms, 1, count))?;
-        let rates = [&hour, &full].map(|stores| simulated(false, catch_up(stores)));
-        let [hour_rate, full_rate] = rates;
-        let (hour_rate, full_rate) = (hour_rate?, full_rate?);
-        println!(
-            "{name}: catch-up {:.0} MB/s, of full segments {:.0} MB/s: {:.2}",
-            hour_rate / 1e6,
-            full_rate / 1e6,
-            hour_rate / full_rate
-        );
-    }
+    let mut arguments = std::env::args().skip(1);
+    let question = arguments.next().unwrap_or_default();
+    let count = arguments.next().and_then(|text| text.parse::<u64>().ok());
+    let found = match question.as_str() {
+        "written" => written(count.unwrap_or(DEFAULT_SECONDS).max(1))?,
+        "fetch" => fetches(count.unwrap_or(GIB_EXTENTS).max(2))?,
+        _ => return Err(Error::invalid("usage: an_hour written [SECONDS] | fetch [GIB_EXTENTS]")),
+    };
+    println!("{found}");
     Ok(())
+}
+
+/// For each kind of store what writing left and how fast it is read, beside full segments.
+fn written(seconds: u64) -> Result<Value> {
+    let budget = Pace::Budgeted(BudgetRules { puts_per_second: 4, saved_seconds: 30 });
+    let stores = [("remote store", budget, 20), ("local disk", Pace::GroupCommit, 1)];
+    let mut found = Vec::new();
+    for (name, pace, put_ms) in stores {
+        let count = seconds * PRODUCES_PER_SECOND;
+        let mut sides = Vec::new();
+        for (seconds, per_second) in [(seconds, PRODUCES_PER_SECOND), (1, count)] {
+            let (stores, mut left) = simulated(true, write(pace, put_ms, seconds, per_second))?;
+            let bytes_per_second = simulated(false, catch_up(&stores))?;
+            left["catch_up_mb_per_s"] = json!(bytes_per_second / 1e6);
+            sides.push(left);
+        }
+        found.push(json!({"store": name, "seconds": seconds, "hour": sides[0], "full": sides[1]}));
+    }
+    Ok(json!(found))
+}
+
+/// Microseconds of a fetch in a log of `gib_extents` extents, and in one of ten times as many.
+fn fetches(gib_extents: u64) -> Result<Value> {
+    let small = simulated(false, fetch_cost(gib_extents))?;
+    let large = simulated(false, fetch_cost(10 * gib_extents))?;
+    let kinds = ["reading on", "at random"].into_iter().zip(small.into_iter().zip(large));
+    let found = kinds.map(|(kind, (small, large))| {
+        json!({"kind": kind, "small_us": small * 1e6, "large_us": large * 1e6})
+    });
+    Ok(found.collect())
 }
 
 /// Runs on one thread, whose time is paused or real.
@@ -92,8 +103,8 @@ fn simulated<T>(paused: bool, work: impl Future<Output = Result<T>>) -> Result<T
     runtime.block_on(work)
 }
 
-/// Writes for some seconds, merging and cleaning beside it, and prints what is there in the end.
-async fn write(pace: Pace, put_ms: u64, seconds: u64, per_second: u64) -> Result<Stores> {
+/// Writes for some seconds, merging and cleaning beside it; returns what is there in the end.
+async fn write(pace: Pace, put_ms: u64, seconds: u64, per_second: u64) -> Result<(Stores, Value)> {
     let env = Env::simulated(Node::new(1));
     let put_takes = Duration::from_millis(put_ms);
     let slow = SlowStore { env: env.clone(), inner: MemoryStore::default(), put_takes };
@@ -130,22 +141,32 @@ async fn write(pace: Pace, put_ms: u64, seconds: u64, per_second: u64) -> Result
             "every record is accepted"
         );
     }
-    let puts_then = counters.snapshot();
-    let (rows, objects, packed) = shape(&stores).await?;
+    let requests = counters.snapshot();
+    let left = shape(&stores).await?;
     // What is left to merge is merged in the rounds after the last write.
     env.sleep(Duration::from_secs(700)).await;
-    let (rows_after, objects_after, packed_after) = shape(&stores).await?;
-    println!(
-        "{} produces in {seconds} s: rows a partition {rows}, objects a partition {objects}, packed \
-         rows {packed}; 12 minutes later {rows_after}, {objects_after}, {packed_after}; {puts_then:?}",
-        seconds * per_second
-    );
+    let later = shape(&stores).await?;
     drop(jobs);
-    Ok(stores)
+    let left = json!({
+        "produces": seconds * per_second, "puts": requests.put.requests, "gets": requests.get.requests,
+        "rows": left.rows, "objects": left.objects, "packed_rows": left.packed_rows,
+        "rows_later": later.rows, "objects_later": later.objects,
+        "packed_rows_later": later.packed_rows,
+    });
+    Ok((stores, left))
 }
 
-/// The most extents that have rows and the most objects of a partition, and packed rows.
-async fn shape(stores: &Stores) -> Result<(usize, usize, usize)> {
+/// What a log consists of.
+struct Shape {
+    /// The most extents of a partition that have rows of their own.
+    rows: usize,
+    /// The most objects that hold a partition's records.
+    objects: usize,
+    /// Segments whose sections share one row.
+    packed_rows: usize,
+}
+
+async fn shape(stores: &Stores) -> Result<Shape> {
     let (mut rows, mut objects, mut packed) = (0, 0, BTreeSet::new());
     for partition in partitions(stores.topic) {
         let (mut own_rows, mut own_objects) = (0, BTreeSet::new());
@@ -161,7 +182,7 @@ async fn shape(stores: &Stores) -> Result<(usize, usize, usize)> {
         rows = rows.max(own_rows);
         objects = objects.max(own_objects.len());
     }
-    Ok((rows, objects, packed.len()))
+    Ok(Shape { rows, objects, packed_rows: packed.len() })
 }
 
 async fn extents(stores: &Stores, partition: TopicPartition) -> Result<Vec<Extent>> {

@@ -82,6 +82,8 @@ pub trait Observer: Send + Sync + 'static {
     fn uploaded(&self, took: std::time::Duration, bytes: u64, ok: bool);
     /// So many batches were committed together.
     fn committed(&self, took: std::time::Duration, batches: usize);
+    /// A commit was not made, or nobody knows whether it was; most are asked for again.
+    fn not_committed(&self, why: floe_env::ErrorKind);
 }
 
 /// An observer that looks away.
@@ -93,4 +95,5 @@ impl Observer for NoObserver {
     fn waited_for_cut(&self, _: std::time::Duration) {}
     fn uploaded(&self, _: std::time::Duration, _: u64, _: bool) {}
     fn committed(&self, _: std::time::Duration, _: usize) {}
+    fn not_committed(&self, _: floe_env::ErrorKind) {}
 }

@@ -235,9 +235,12 @@ impl Committer {
         let mut facts: Vec<SegmentFacts> =
             group.iter().map(|segment| segment.facts.clone()).collect();
         facts.iter_mut().for_each(|segment| self.lost.lock().mark(segment, started));
-        let outcomes = self
-            .until_decided("commit segments", || self.metadata.commit_segments(&self.fence, &facts))
-            .await;
+        let facts = &facts;
+        let ask = || async move {
+            let answer = self.metadata.commit_segments(&self.fence, facts).await;
+            answer.inspect_err(|error| self.observer.not_committed(error.kind()))
+        };
+        let outcomes = self.until_decided("commit segments", ask).await;
         let outcomes = match outcomes {
             Decision::Made(outcomes) => outcomes,
             Decision::Fenced => {

@@ -30,7 +30,12 @@ pub(crate) fn to_blocks(
         let (last_offset, bytes) = (next_offset - 1, memory.count(bytes));
         blocks.push(Block { base_offset, last_offset, bytes });
     }
-    if next_offset != extent.last_offset + 1 {
+    // Compaction leaves holes, and an extent reaches over the one behind its last batch.
+    let is_whole = match extent.offset_mode {
+        OffsetMode::Relative => next_offset == extent.last_offset + 1,
+        OffsetMode::Absolute => next_offset <= extent.last_offset + 1,
+    };
+    if !is_whole {
         let found =
             format!("extent ends at {} but its batches at {next_offset}", extent.last_offset);
         return Err(Error::corrupt(found));
@@ -97,6 +102,9 @@ fn patch(
             OffsetMode::Relative => next_offset,
             OffsetMode::Absolute => header.base_offset,
         };
+        if batch_offset < next_offset {
+            return Err(Error::corrupt("offsets in an object do not grow"));
+        }
         kfs::set_base_offset(batch, batch_offset);
         kfs::set_leader_epoch(batch, LEADER_EPOCH);
         next_offset = batch_offset + i64::from(header.last_offset_delta) + 1;

@@ -7,7 +7,8 @@
 //! **block** is a piece of an extent in memory, as readers get it.
 //!
 //! In the background, adjacent small extents are **merged** into one object, old ones leave the log
-//! by **retention**, and what is left over is **cleaned** up.
+//! by **retention**, topics that ask for it are **compacted** to the newest record of each key, and
+//! what is left over is **cleaned** up.
 #![forbid(unsafe_code)]
 
 pub mod append;
@@ -15,6 +16,7 @@ mod blocks;
 mod chunks;
 pub mod clean;
 mod commit;
+pub mod compaction;
 pub mod cut;
 mod extents;
 mod keys;
@@ -25,9 +27,12 @@ mod lost;
 pub mod merge;
 mod open_segment;
 mod partitions;
+#[cfg(test)]
+mod planned;
 mod producer_expiry;
 pub mod read;
 pub mod retention;
+mod rewrite;
 mod segment_object;
 mod together;
 mod upload;
@@ -36,6 +41,10 @@ mod writer;
 pub use append::{AppendBatch, AppendError, AppendResult, Appended, NoObserver, Observer, Ticket};
 pub use blocks::CacheStats;
 pub use clean::{CleanRules, Cleaner, LOCAL_GRACE};
+pub use compaction::{
+    CompactionCounts, CompactionPolicy, CompactionRules, CompactionTerms, Compactor,
+    REMOTE_DIRT_BYTES_MIN,
+};
 pub use cut::{BudgetRules, CutReason, CutRules, Pace};
 pub use extents::LEADER_EPOCH;
 pub use keys::segment_key;

@@ -4,6 +4,7 @@
 use crate::append::{AppendBatch, Observer, Ticket};
 use crate::blocks::{BlockCache, CacheStats};
 use crate::commit::{Committer, Progress};
+use crate::compaction::Boundaries;
 use crate::cut::{CutPolicy, CutRules};
 use crate::loads::load_budget;
 use crate::open_segment::AppendRequest;
@@ -68,6 +69,7 @@ struct Inner {
     progress: Arc<Progress>,
     /// Merges that this registration has begun.
     merges: AtomicU64,
+    boundaries: Boundaries,
 }
 
 impl Log {
@@ -137,6 +139,7 @@ impl Log {
             tasks: Mutex::new(tasks),
             progress,
             merges: AtomicU64::new(0),
+            boundaries: Boundaries::default(),
         }))
     }
 
@@ -155,6 +158,12 @@ impl Log {
         let sent = self.0.requests.send(request).await;
         sent.map_err(|_| Error::unavailable("the broker is shutting down"))?;
         Ok(Ticket(outcome))
+    }
+
+    /// Bytes that are taken in and not yet answered.
+    pub fn pending_bytes(&self) -> usize {
+        let free = self.0.pending.available_permits();
+        self.0.pending_units.saturating_sub(free) * PENDING_UNIT_BYTES
     }
 
     /// Starts to load what fetches are about to want; waits for nothing. Called with all partitions
@@ -304,7 +313,12 @@ impl Log {
         &self.0.reader
     }
 
-    /// Names a merge, for its object's key.
+    /// Where compaction is and has been.
+    pub(crate) fn boundaries(&self) -> &Boundaries {
+        &self.0.boundaries
+    }
+
+    /// Names a merge or a compaction, for its object's key.
     pub(crate) fn next_merge_id(&self) -> SegmentId {
         self.own_id(self.0.merges.fetch_add(1, Ordering::Relaxed))
     }

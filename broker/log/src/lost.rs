@@ -6,13 +6,12 @@
 //! its way already, would be taken in its place, and the first one refused for ever. Who commits
 //! therefore says with each batch what of its producer was lost before (`ProducerBatch`).
 
-use floe_env::HashMap;
+use floe_env::{HashMap, Instant};
 use floe_metadata::is_behind;
 use floe_metadata::rows::{BatchFacts, BatchOutcome, ProducerBatch, SegmentFacts};
 use kfs::{ProducerEpoch, ProducerId, TopicPartition};
 use std::collections::VecDeque;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// Producers, each on one partition, that are remembered at most.
 const REMEMBERED_MAX: usize = 10_000;

@@ -35,11 +35,10 @@ use crate::blocks::BlocksKey;
 use crate::keys::merged_key;
 use crate::loads::cache_key;
 use crate::log::Log;
-use floe_env::{Background, Env, Error, ErrorKind, Result, Shutdown};
+use crate::rewrite;
+use floe_env::{Background, Env, ErrorKind, Result, Shutdown};
 use floe_metadata::MetadataStore;
-use floe_metadata::facts::ChangeOutcome;
 use floe_metadata::rows::{Extent, PartitionState, Replacement};
-use floe_store::{PutOutcome, holds_content};
 use kfs::{PartitionIndex, TopicPartition};
 use object::{Merge, MergedObject};
 use std::collections::BTreeMap;
@@ -161,8 +160,14 @@ impl Merger {
                 }
                 let looked = memory.partitions.entry(named.partition).or_default();
                 let Some(state) = state else { continue };
-                if self.0.is_idle(looked, &state, now_ms) {
+                let boundaries = self.0.log.boundaries();
+                if boundaries.is_passing(named.partition) || self.0.is_idle(looked, &state, now_ms)
+                {
                     continue;
+                }
+                if boundaries.take_rewritten(named.partition) {
+                    // What was large enough may be small now.
+                    *looked = Looked::default();
                 }
                 if let Err(error) = self.0.visit(named, looked, now_ms, &mut round).await {
                     failures.push(error.context(&format!("merging {}", named.partition)));
@@ -224,6 +229,7 @@ impl Inner {
         round: &mut MergeRound,
     ) -> Result<()> {
         looked.idle = None;
+        let clean_until = self.log.boundaries().clean_until(named.partition);
         for _ in 0..LOOKS_PER_VISIT_MAX {
             let page = self.metadata.extents(named.partition, looked.from, EXTENTS_PER_LOOK);
             let Some(page) = page.await? else { return Ok(()) };
@@ -231,7 +237,7 @@ impl Inner {
             let extents =
                 if is_full { plan::whole_pieces(&page.extents) } else { &page.extents[..] };
             let stable = page.state.last_stable_offset;
-            if let Some(range) = plan::plan(extents, stable, &self.rules, now_ms) {
+            if let Some(range) = plan::plan(extents, (stable, clean_until), &self.rules, now_ms) {
                 self.merge(named, &extents[range], round).await?;
                 continue;
             }
@@ -262,7 +268,9 @@ impl Inner {
             topic_name: named.topic_name.clone(),
             key: key.clone(),
             cached: keys.iter().map(is_cached).collect(),
-            aborted: self.aborted(named.partition, sources).await?,
+            aborted: rewrite::footer(
+                &rewrite::aborted(&self.metadata, named.partition, sources).await?,
+            ),
             sources: sources.to_vec(),
             extent_bytes_max: self.rules.extent_bytes_max,
         };
@@ -270,75 +278,20 @@ impl Inner {
         let (built, merge) =
             self.env.blocking(move || (object::build(&merge, blocks), merge)).await;
         let MergedObject { parts, size, extents, blocks } = built?;
-        let object = format!("{}/{key}", reader.root);
-        match reader.store.put(&object, parts.clone()).await? {
-            PutOutcome::Created => {}
-            // Only this merge writes this key: an earlier try of the put has arrived.
-            PutOutcome::Exists if holds_content(&*reader.store, &object, &parts).await? => {}
-            PutOutcome::Exists => {
-                return Err(Error::corrupt(format!("{object} exists with other content")));
-            }
-        }
-        drop(parts);
+        let object = rewrite::put(reader, &key, parts).await?;
         let replacement = Replacement {
             partition: named.partition,
             sources: merge.sources,
             replacement: extents,
             object_size: size,
+            forgotten_aborts: Vec::new(),
         };
-        if self.swap(&object, &replacement).await? {
+        if rewrite::swap(&self.log, &self.metadata, Some(&object), &replacement).await? {
             reader.cache.replace(&keys, blocks);
             round.merges += 1;
             round.sources += replacement.sources.len();
             round.bytes += replacement.sources.iter().map(Extent::bytes).sum::<u64>();
         }
         Ok(())
-    }
-
-    /// The aborted transactions with records in these extents, for the object's footer.
-    async fn aborted(
-        &self,
-        partition: TopicPartition,
-        sources: &[Extent],
-    ) -> Result<Vec<kfs::AbortedTransaction>> {
-        let (Some(first), Some(last)) = (sources.first(), sources.last()) else {
-            return Ok(Vec::new());
-        };
-        if !sources.iter().any(|source| source.has_transactional) {
-            return Ok(Vec::new());
-        }
-        // All of them are known: everything here is below the last stable offset.
-        let (from, until) = (first.base_offset, last.last_offset + 1);
-        let aborted = self.metadata.aborted(partition, from, until).await?.into_iter();
-        let footer = aborted.map(|aborted| kfs::AbortedTransaction {
-            producer: aborted.producer,
-            first_offset: aborted.first_offset,
-            last_offset: aborted.last_offset,
-            last_stable_offset: aborted.last_stable_offset,
-        });
-        Ok(footer.collect())
-    }
-
-    /// Swaps the extents. The object is deleted where that certainly did not happen; after an
-    /// unknown outcome it is left to the cleaner.
-    async fn swap(&self, object: &str, replacement: &Replacement) -> Result<bool> {
-        let reader = self.log.reader();
-        let unused = [object.to_owned()];
-        let fence = &self.log.config().fence;
-        let swapped = self.metadata.replace_extents(fence, replacement).await;
-        // Whatever the answer, the extents may not be what is remembered.
-        reader.partitions.forget_extents(replacement.partition);
-        match swapped {
-            Ok(ChangeOutcome::Applied) => Ok(true),
-            Ok(ChangeOutcome::Rejected) => {
-                reader.store.delete(&unused).await?;
-                Ok(false)
-            }
-            Err(error) if error.is_transient() => {
-                reader.store.delete(&unused).await?;
-                Err(error)
-            }
-            Err(error) => Err(error),
-        }
     }
 }

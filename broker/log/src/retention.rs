@@ -149,7 +149,8 @@ struct Memory {
 }
 
 /// The beginning of a partition as it was last looked at. While the log start stays, its first
-/// extent can only be merged into others, which are not due sooner.
+/// extent can only be merged into others, which are not due sooner, or compacted, which makes it
+/// due sooner at times: then it goes when it would have without.
 #[derive(Clone, Copy)]
 struct Seen {
     log_start: i64,
@@ -276,7 +277,8 @@ impl Inner {
                     checked = self.env.monotonic();
                 }
                 visited = Some(named.partition);
-                let mut visit = Visit { inner: self, limits: moment.limits(named, &ends), named };
+                let (limits, until) = (moment.limits(named, &ends), checked + TERMS_AGE_MAX);
+                let mut visit = Visit { inner: self, limits, until, named };
                 match visit.run(&state, memory, done).await {
                     Ok(is_more) => is_unfinished |= is_more,
                     Err(error) => {
@@ -366,8 +368,11 @@ impl Inner {
         let copies = self.metadata.table_progress_of(&topics).await?;
         let mut ends = BTreeMap::new();
         for (topic, copy) in topics.into_iter().zip(copies) {
-            if let Some(copy) = copy {
-                ends.insert(topic, self.policy.table_ends(&copy)?);
+            let Some(copy) = copy else { continue };
+            match self.policy.table_ends(&copy) {
+                Ok(of_topic) => drop(ends.insert(topic, of_topic)),
+                // Its records wait as if the table had none of them; those of others do not.
+                Err(error) => tracing::error!(%topic, %error, "a table's progress is unreadable"),
             }
         }
         Ok(ends)
@@ -441,6 +446,8 @@ struct Visit<'a> {
     inner: &'a Inner,
     named: &'a Named,
     limits: Limits,
+    /// Until when the configs that the limits come from are good.
+    until: Instant,
 }
 
 impl Visit<'_> {
@@ -463,6 +470,9 @@ impl Visit<'_> {
         let mut log_start = state.log_start_offset;
         for look in 0..LOOKS_PER_VISIT_MAX {
             let started = self.inner.env.monotonic();
+            if look > 0 && started > self.until {
+                return Ok(true);
+            }
             let limit = if look == 0 { FIRST_LOOK_EXTENTS } else { EXTENTS_PER_LOOK };
             done.looks += 1;
             self.inner.told.lock().counts.looks += 1;

@@ -112,7 +112,13 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Ok(Some(length))
     }
 
-    /// The frame that [`FrameReader::length`] announced.
+    /// Bytes that have come of the frame that [`FrameReader::length`] announced: for a caller that
+    /// gives up who sends no more.
+    pub fn arrived(&self) -> usize {
+        self.partial.as_ref().map_or(0, |partial| partial.bytes.len())
+    }
+
+    /// The frame that [`FrameReader::length`] announced. Cancel safe, as [`FrameReader::next`] is.
     ///
     /// # Errors
     /// Any [`FrameError`]; the reader must not be used after one. Without an announced frame it is

@@ -5,19 +5,23 @@ use super::credentials::{self, ReadKeys, StorageCredential};
 use super::pages::{PageQuery, Parameters, cut};
 use super::{Warehouse, namespaces};
 use crate::bridge::Bridge;
+use crate::commit::joined;
 use crate::external::{TableName, Version};
 use crate::look::{Behind, LookAnswer};
 use axum::Json;
+use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use floe_env::{Error, Result as EnvResult};
+use futures::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
 type TablePath = Path<(String, String, String)>;
 
@@ -105,12 +109,12 @@ pub(super) struct LoadAnswer<'a> {
     pub(super) has_keys: bool,
 }
 
+/// All but the metadata.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct LoadTableResult<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata_location: Option<&'a str>,
-    metadata: Cow<'a, RawValue>,
     config: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     storage_credentials: Vec<StorageCredential>,
@@ -125,11 +129,17 @@ impl LoadAnswer<'_> {
                 (StatusCode::NOT_MODIFIED, [(ETAG, tag.unwrap_or_default())]).into_response()
             );
         }
-        let body = self.body(bridge)?;
-        let content = (CONTENT_TYPE, "application/json".to_owned());
+        let pieces = self.body(bridge)?;
+        let length: usize = pieces.iter().map(Bytes::len).sum();
+        let body = Body::from_stream(stream::iter(pieces.into_iter().map(Ok::<_, Infallible>)));
+        let content = [
+            (CONTENT_TYPE, "application/json".to_owned()),
+            // The body does not tell by itself.
+            (CONTENT_LENGTH, length.to_string()),
+        ];
         Ok(match tag {
-            Some(tag) => ([content, (ETAG, tag)], body).into_response(),
-            None => ([content], body).into_response(),
+            Some(tag) => (content, [(ETAG, tag)], body).into_response(),
+            None => (content, body).into_response(),
         })
     }
 
@@ -154,7 +164,8 @@ impl LoadAnswer<'_> {
         bridge.config().catalog.read_keys.as_ref().filter(|_| self.has_keys)
     }
 
-    fn body(&self, bridge: &Bridge) -> EnvResult<Vec<u8>> {
+    /// In pieces: the metadata of a thousand snapshots is not copied for each who asks.
+    fn body(&self, bridge: &Bridge) -> EnvResult<Vec<Bytes>> {
         let mut config = bridge.config().client_config.clone();
         if let Some(behind) = self.behind {
             config.insert("floe.behind-records".to_owned(), behind.records.to_string());
@@ -165,28 +176,50 @@ impl LoadAnswer<'_> {
         let location = self.version.place.url();
         let result = LoadTableResult {
             metadata_location: self.version.location.as_deref(),
-            metadata: self.metadata()?,
             config,
             storage_credentials: keys.map(|keys| keys.for_location(location)).into_iter().collect(),
         };
-        serde_json::to_vec(&result).map_err(not_json)
+        let mut begin = serde_json::to_vec(&result).map_err(not_json)?;
+        // The object goes on, with its last member.
+        begin.pop();
+        begin.extend_from_slice(b",\"metadata\":");
+        let mut pieces = vec![Bytes::from(begin)];
+        if self.has_refs_only {
+            let json = joined(&self.version.metadata_json);
+            pieces.push(with_named_snapshots(&json).map_err(not_json)?);
+        } else {
+            pieces.extend(self.version.metadata_json.iter().cloned());
+        }
+        pieces.push(Bytes::from_static(b"}"));
+        Ok(pieces)
     }
+}
 
-    fn metadata(&self) -> EnvResult<Cow<'_, RawValue>> {
-        let json = self.version.metadata_json.as_ref();
-        if !self.has_refs_only {
-            return serde_json::from_slice(json).map(Cow::Borrowed).map_err(not_json);
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct WithSnapshotId {
+    snapshot_id: i64,
+}
+
+/// Metadata without the snapshots that no branch or tag names.
+fn with_named_snapshots(json: &[u8]) -> serde_json::Result<Bytes> {
+    let mut members: BTreeMap<String, &RawValue> = serde_json::from_slice(json)?;
+    let (refs, snapshots) = (members.get("refs"), members.get("snapshots"));
+    let (Some(refs), Some(snapshots)) = (refs, snapshots) else {
+        return Ok(Bytes::copy_from_slice(json));
+    };
+    let refs: BTreeMap<String, WithSnapshotId> = serde_json::from_str(refs.get())?;
+    let named: BTreeSet<i64> = refs.into_values().map(|named| named.snapshot_id).collect();
+    let mut kept: Vec<&RawValue> = Vec::new();
+    for snapshot in serde_json::from_str::<Vec<&RawValue>>(snapshots.get())? {
+        let WithSnapshotId { snapshot_id } = serde_json::from_str(snapshot.get())?;
+        if named.contains(&snapshot_id) {
+            kept.push(snapshot);
         }
-        let mut metadata: Value = serde_json::from_slice(json).map_err(not_json)?;
-        let refs = metadata["refs"].as_object().into_iter().flat_map(|refs| refs.values());
-        let named: BTreeSet<i64> =
-            refs.filter_map(|reference| reference["snapshot-id"].as_i64()).collect();
-        if let Some(snapshots) = metadata["snapshots"].as_array_mut() {
-            let is_named = |snapshot: &Value| snapshot["snapshot-id"].as_i64();
-            snapshots.retain(|snapshot| is_named(snapshot).is_some_and(|id| named.contains(&id)));
-        }
-        to_raw_value(&metadata).map(Cow::Owned).map_err(not_json)
     }
+    let kept = to_raw_value(&kept)?;
+    members.insert("snapshots".to_owned(), &kept);
+    serde_json::to_vec(&members).map(Bytes::from)
 }
 
 fn not_json(error: serde_json::Error) -> Error {

@@ -44,11 +44,7 @@ pub(super) fn with_columns(
     let grown = if is_same { None } else { grown_of(&metadata, mapping)? };
     let newest = metadata.schemas_iter().map(ids).max().unwrap_or(0);
     let schema_id = if grown.is_some() { newest + 1 } else { metadata.current_schema_id() };
-    let kept = metadata.snapshots().filter(|kept| !expired_snapshots.contains(&kept.snapshot_id()));
-    let mut used: BTreeSet<i32> = kept.filter_map(|snapshot| snapshot.schema_id()).collect();
-    used.insert(schema_id);
-    let unused: Vec<i32> =
-        metadata.schemas_iter().map(ids).filter(|id| !used.contains(id)).collect();
+    let unused = unused_schemas(&metadata, schema_id, expired_snapshots);
     let mut builder = metadata.into_builder(metadata_location);
     if let Some(schema) = grown {
         let schema = schema.into_builder().with_schema_id(schema_id).build().map_err(failed)?;
@@ -60,6 +56,24 @@ pub(super) fn with_columns(
         builder = builder.set_properties(properties).map_err(failed)?;
     }
     Ok((builder.remove_schemas(&unused).map_err(failed)?, schema_id))
+}
+
+/// Schemas that are neither `current` nor those of snapshots that stay.
+fn unused_schemas(metadata: &TableMetadata, current: i32, expired_snapshots: &[i64]) -> Vec<i32> {
+    let others = metadata.schemas_iter().map(|schema| schema.schema_id());
+    let mut unused: BTreeSet<i32> = others.filter(|id| *id != current).collect();
+    for snapshot in metadata.snapshots() {
+        if unused.is_empty() {
+            break;
+        }
+        let used = snapshot.schema_id().filter(|id| unused.contains(id));
+        if let Some(id) = used
+            && !expired_snapshots.contains(&snapshot.snapshot_id())
+        {
+            unused.remove(&id);
+        }
+    }
+    unused.into_iter().collect()
 }
 
 /// The schema with what the mapping has gained. `None` where that is nothing: others have dropped

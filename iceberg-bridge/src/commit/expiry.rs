@@ -47,12 +47,14 @@ pub(super) fn expired_snapshots(
     let mut named: BTreeSet<i64> = refs.values().map(|named| named.snapshot_id).collect();
     // The current snapshot is the next one's parent.
     named.extend(metadata.current_snapshot_id());
-    let mut oldest_first: Vec<&SnapshotRef> =
-        metadata.snapshots().filter(|snapshot| !named.contains(&snapshot.snapshot_id())).collect();
-    oldest_first.sort_by_key(|snapshot| snapshot.sequence_number());
+    let unnamed = metadata.snapshots().filter(|snapshot| !named.contains(&snapshot.snapshot_id()));
+    // The numbers beside the references: to sort these alone would be to jump about in memory.
+    let mut oldest_first: Vec<(i64, &SnapshotRef)> =
+        unnamed.map(|snapshot| (snapshot.sequence_number(), snapshot)).collect();
+    oldest_first.sort_unstable_by_key(|(number, _)| *number);
     // With the current one: what the line would have if there were no tags.
     let count = oldest_first.len() + 1;
-    let is_old = |snapshot: &&&SnapshotRef| {
+    let is_old = |(_, snapshot): &&(i64, &SnapshotRef)| {
         now_ms.saturating_sub(snapshot.timestamp_ms()) >= rules.snapshot_age_min_ms
     };
     let old = oldest_first.iter().take_while(is_old).count();
@@ -65,7 +67,7 @@ pub(super) fn expired_snapshots(
     } else {
         0
     };
-    oldest_first.into_iter().take(wanted).cloned().collect()
+    oldest_first.into_iter().take(wanted).map(|(_, snapshot)| snapshot.clone()).collect()
 }
 
 /// The tag for the end of an hour, if a snapshot of `now_ms` is the first behind it.

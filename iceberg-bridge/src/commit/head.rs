@@ -1,9 +1,10 @@
 //! What is kept of a table that is not in use: everything but its metadata, which is a thousand
 //! small pieces in memory, and stays as the bytes of its file.
 
+use super::encoded::{EncodedMetadata, joined, json_of};
 use super::merge::has_files;
 use super::refs::Refs;
-use super::table::{LoadedTable, json_of};
+use super::table::LoadedTable;
 use crate::mapping::Mapping;
 use crate::place::TablePlace;
 use crate::pointer::TablePointer;
@@ -32,8 +33,8 @@ pub struct TableHead {
     pub stopped: Option<String>,
     /// What the current snapshot counts.
     pub counts: TableCounts,
-    /// The metadata file as it is on the store.
-    pub(super) file: Bytes,
+    /// The metadata file as it is on the store, in pieces.
+    pub(super) file: Vec<Bytes>,
 }
 
 /// What Floe's snapshots count; 0 where they do not.
@@ -65,8 +66,9 @@ impl TableHead {
     /// # Errors
     /// `Corrupt` where the file makes no sense, which was seen when it was loaded.
     pub(crate) fn open(self: Arc<Self>) -> Result<LoadedTable> {
-        let (metadata, metadata_json) = metadata_of(&self.file, &self.pointer.metadata_location)?;
-        Ok(LoadedTable { head: self, metadata, metadata_json })
+        let file = joined(&self.file);
+        let (metadata, json) = metadata_of(&file, &self.pointer.metadata_location)?;
+        Ok(LoadedTable { head: self, metadata, encoded: EncodedMetadata::read(json) })
     }
 }
 

@@ -2,12 +2,11 @@
 //! ones become one a spec. A manifest that is full is left alone; so each entry is rewritten a few
 //! times at most.
 
-use super::Prepared;
-use super::manifest::{Entries, ExistingFile, SnapshotPlace, encode_manifest, parse_manifest};
+use super::manifest::{Entries, ExistingFile, parse_manifest};
+use super::prepare::{Making, Puts};
 use super::table::get;
 use crate::error::iceberg_error;
-use crate::place::TablePlace;
-use floe_env::{Env, Result};
+use floe_env::Result;
 use floe_store::ObjectStore;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use iceberg::spec::{ManifestContentType, ManifestFile, PartitionSpec, SchemaRef, TableMetadata};
@@ -37,47 +36,39 @@ pub(super) fn has_files(manifest: &ManifestFile) -> bool {
     live_files(manifest) > 0
 }
 
-/// The manifests of the next snapshot that list the files of earlier ones; new files go into
-/// `prepared`.
-pub(super) async fn carried_manifests(
-    env: &Env,
-    store: &Arc<dyn ObjectStore>,
-    place: &TablePlace,
-    metadata: &TableMetadata,
-    snapshot: SnapshotPlace,
-    manifests: &[ManifestFile],
-    prepared: &mut Prepared,
-) -> Result<Vec<ManifestFile>> {
-    let with_files = manifests.iter().filter(|manifest| has_files(manifest)).cloned();
-    // Delete manifests of others are small too, and never merged with data.
-    let can_merge =
-        |file: &ManifestFile| is_small(file) && file.content == ManifestContentType::Data;
-    let (mut small, mut carried): (Vec<_>, Vec<_>) = with_files.partition(can_merge);
-    if small.len() <= SMALL_MANIFESTS_MAX {
-        small.extend(carried);
-        return Ok(small);
+impl Making<'_> {
+    /// The snapshot's manifests that list the files of earlier ones; those that are new go into
+    /// `puts`.
+    pub(super) async fn carried(
+        &self,
+        manifests: &[ManifestFile],
+        puts: &mut Puts,
+    ) -> Result<Vec<ManifestFile>> {
+        let with_files = manifests.iter().filter(|manifest| has_files(manifest)).cloned();
+        // Delete manifests of others are small too, and never merged with data.
+        let can_merge =
+            |file: &ManifestFile| is_small(file) && file.content == ManifestContentType::Data;
+        let (mut small, mut carried): (Vec<_>, Vec<_>) = with_files.partition(can_merge);
+        if small.len() <= SMALL_MANIFESTS_MAX {
+            small.extend(carried);
+            return Ok(small);
+        }
+        let mut reads = Vec::with_capacity(small.len());
+        for manifest in small {
+            let key = self.place.key_of(&manifest.manifest_path)?;
+            reads.push(read_manifest(self.store.clone(), key, manifest));
+        }
+        let read: Vec<(i32, Vec<ExistingFile>)> =
+            stream::iter(reads).buffered(READS_MAX).try_collect().await?;
+        let mut by_spec: BTreeMap<i32, Vec<ExistingFile>> = BTreeMap::new();
+        for (spec_id, files) in read {
+            by_spec.entry(spec_id).or_default().extend(files);
+        }
+        for (spec_id, files) in by_spec {
+            carried.push(self.manifest(spec_id, Entries::Existing(files), puts).await?);
+        }
+        Ok(carried)
     }
-    let mut reads = Vec::with_capacity(small.len());
-    for manifest in small {
-        let key = place.key_of(&manifest.manifest_path)?;
-        reads.push(read_manifest(store.clone(), key, manifest));
-    }
-    let read: Vec<(i32, Vec<ExistingFile>)> =
-        stream::iter(reads).buffered(READS_MAX).try_collect().await?;
-    let mut by_spec: BTreeMap<i32, Vec<ExistingFile>> = BTreeMap::new();
-    for (spec_id, files) in read {
-        by_spec.entry(spec_id).or_default().extend(files);
-    }
-    for (spec_id, files) in by_spec {
-        let key = place.manifest_key(env);
-        let shape = manifest_shape(metadata, spec_id)?;
-        let entries = Entries::Existing(files);
-        let url = place.url_of(&key)?;
-        let (manifest, bytes) = encode_manifest(&url, snapshot, shape, entries).await?;
-        prepared.puts.push((key, bytes));
-        carried.push(manifest);
-    }
-    Ok(carried)
 }
 
 async fn read_manifest(

@@ -14,14 +14,17 @@
 
 mod binding;
 mod columns;
+mod encoded;
 mod expiry;
 mod garbage;
 mod head;
 mod kind;
+mod leftovers;
 mod manifest;
 mod merge;
 mod outcome;
 mod own;
+mod prepare;
 mod publish;
 mod refs;
 mod resume;
@@ -36,6 +39,7 @@ pub(crate) mod tests_support;
 
 pub(crate) use binding::foreign_schema;
 pub use columns::MAPPING_PROPERTY;
+pub(crate) use encoded::{is_compressed, joined, metadata_file};
 pub use expiry::ExpiryRules;
 pub use head::{TableCounts, TableHead};
 pub(crate) use kind::Removed;
@@ -50,28 +54,20 @@ pub use table::{
     CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, RESCUED_ROWS_KEY, TABLE_NAME_PROPERTY, TAG,
     TOPIC_NAME_PROPERTY, TOPIC_PROPERTY, UNDECODABLE_ROWS_KEY,
 };
-pub(crate) use table::{
-    is_compressed, is_untouched, metadata_file, parsed_metadata, read_metadata,
-};
+pub(crate) use table::{is_untouched, parsed_metadata, read_metadata};
 
 use crate::encode::DecodeCounts;
 use crate::names;
 use crate::place::TablePlace;
 use crate::pointer::{TablePointer, TablePointers};
 use crate::rest::{Found, RestCatalog};
-use bytes::Bytes;
 use floe_env::{Env, Error, ErrorKind, Result};
 use floe_store::ObjectStore;
 use futures::stream::{self, StreamExt};
-use iceberg::TableUpdate;
-use iceberg::spec::{DataFile, ManifestFile, SnapshotRef, TableMetadata};
 use kfs::{ClusterId, TopicId};
 use kind::Kind;
-use manifest::{Entries, encode_manifest};
-use refs::Refs;
-use rewrite::Rewriting;
-use snapshot::{Addition, Version, empty_table, next_snapshot, next_version};
-use std::collections::BTreeMap;
+use prepare::{Onto, Prepared};
+use snapshot::empty_table;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -116,29 +112,6 @@ impl std::fmt::Debug for Committer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Committer").field("cluster", &self.cluster).finish()
     }
-}
-
-/// All that one attempt needs, in memory.
-struct Prepared {
-    puts: Vec<(String, Bytes)>,
-    snapshot_id: i64,
-    /// What the version has beyond the one before.
-    changes: Vec<TableUpdate>,
-    metadata: TableMetadata,
-    metadata_json: Bytes,
-    metadata_file: Bytes,
-    metadata_location: String,
-    refs: Refs,
-    manifests: Vec<ManifestFile>,
-    expired: Vec<SnapshotRef>,
-    old_metadata: Vec<String>,
-}
-
-/// The version that an attempt is made on: that of `base`, or of a table that is to be made.
-struct Onto<'a> {
-    place: &'a TablePlace,
-    base: Option<&'a LoadedTable>,
-    metadata: TableMetadata,
 }
 
 impl Committer {
@@ -267,7 +240,8 @@ impl Committer {
         let (from, to) = (base.progress.clone(), base.progress.clone());
         let (from_mapping, mapping) = (base.mapping.clone(), base.mapping.clone());
         let (gaps, counts) = (Vec::new(), DecodeCounts::default());
-        let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts };
+        let may_be_named = false;
+        let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts, may_be_named };
         self.commit(base, staged, kind).await
     }
 
@@ -301,59 +275,29 @@ impl Committer {
                 return Ok(self.committed(place, pointer, staged, prepared));
             }
             self.counts.conflicts.fetch_add(1, Ordering::Relaxed);
+            // A request to another catalog may still be on its way, or was carried out, and the
+            // table is not where it was.
+            let may_be_made = moved == Moved::Undecided && self.rest.is_some();
+            staged.may_be_named |= may_be_made;
             let topic = base.progress.topic;
-            let Some(current) = self.load_after(moved, topic, &staged, &prepared).await? else {
-                self.discard(&staged, &prepared).await;
-                return Ok(CommitEnd::Overtaken);
+            let current = self.load_after(moved, topic, &staged, &prepared).await?;
+            let is_in =
+                |table: &LoadedTable| table.metadata.snapshot_by_id(prepared.snapshot_id).is_some();
+            let current = match current {
+                Some(table) if is_in(&table) => return Ok(self.found(table, prepared)),
+                current => current,
             };
-            if current.metadata.snapshot_by_id(prepared.snapshot_id).is_some() {
-                return Ok(CommitEnd::Committed(Arc::new(current)));
-            }
-            // A request to another catalog may still be on its way, and come to nothing later.
-            if moved == Moved::Rejected || self.rest.is_none() {
+            if !may_be_made {
                 self.discard_attempt(&prepared).await;
             }
+            let Some(current) = current else {
+                self.discard_data(&staged).await;
+                return Ok(CommitEnd::Overtaken);
+            };
             base = Arc::new(current);
         }
         self.discard_data(&staged).await;
         Err(Error::retry("others kept changing the table"))
-    }
-
-    /// The table after a move that was rejected. Where that fails, the attempt's files go, unless
-    /// an earlier try of the move may have worked.
-    async fn load_after(
-        &self,
-        moved: Moved,
-        topic: TopicId,
-        staged: &Staged,
-        prepared: &Prepared,
-    ) -> Result<Option<LoadedTable>> {
-        let loaded = self.load(topic).await;
-        match loaded {
-            Err(error) if moved == Moved::Undecided => {
-                let unknown = "whether the table has a commit that was made more than once";
-                Err(Error::unknown_outcome(unknown).with_source(error))
-            }
-            Err(error) => {
-                self.discard(staged, prepared).await;
-                Err(error)
-            }
-            found => found,
-        }
-    }
-
-    /// A topic's table was made by somebody: by us, if our snapshot is in it.
-    async fn after_conflict(
-        &self,
-        current: LoadedTable,
-        staged: Staged,
-        prepared: &Prepared,
-    ) -> Result<CommitEnd> {
-        if current.metadata.snapshot_by_id(prepared.snapshot_id).is_some() {
-            return Ok(CommitEnd::Committed(Arc::new(current)));
-        }
-        self.discard(&staged, prepared).await;
-        Ok(CommitEnd::Overtaken)
     }
 
     pub(crate) fn place(&self, topic: TopicId, table: uuid::Uuid) -> TablePlace {
@@ -382,131 +326,15 @@ impl Committer {
         Ok(Some(prepared))
     }
 
-    /// `None` where the table lacks a file that the commit takes out.
-    async fn prepare(
-        &self,
-        Onto { place, base, metadata }: Onto<'_>,
-        staged: &Staged,
-        kind: &Kind,
-    ) -> Result<Option<Prepared>> {
-        let version = base.map_or(0, |base| base.pointer.metadata_version + 1);
-        // Positive, as some readers expect.
-        let snapshot_id = i64::try_from(self.env.random_u64() >> 1).expect("63 bits").max(1);
-        let snapshot = next_snapshot(base, snapshot_id);
-        let list_key = place.manifest_list_key(&self.env, snapshot_id);
-        let list_url = place.url_of(&list_key)?;
-        let addition = Addition {
-            operation: kind.operation(),
-            removed: kind.removed(),
-            note: kind.note(),
-            files: staged.files.iter().map(|file| &file.data_file).collect(),
-            progress: &staged.to,
-            gaps: &staged.gaps,
-            mapping: &staged.mapping,
-            counts: &staged.counts,
-        };
-        let location = base.map(|base| base.pointer.metadata_location.clone());
-        let no_refs = Refs::new();
-        let refs = base.map_or(&no_refs, |base| &base.refs);
-        let next = next_version(
-            Version { name: base.map(|base| base.pointer.name.as_str()), metadata, refs, location },
-            snapshot,
-            list_url.clone(),
-            self.env.now_ms(),
-            &self.rules,
-            &addition,
-        )?;
-        let (metadata_json, metadata_file) = table::metadata_file(&next.built.metadata)?;
-        let old_metadata = next.built.expired_metadata_logs.iter();
-        let old_metadata = old_metadata.filter_map(|log| place.key_of(&log.metadata_file).ok());
-        let is_compressed = table::is_compressed(&next.built.metadata);
-        let metadata_key = place.metadata_key(&self.env, version, is_compressed);
-        let mut prepared = Prepared {
-            puts: Vec::new(),
-            snapshot_id,
-            changes: next.built.changes,
-            metadata: next.built.metadata,
-            metadata_location: place.url_of(&metadata_key)?,
-            metadata_json,
-            metadata_file: metadata_file.clone(),
-            refs: next.refs,
-            manifests: Vec::new(),
-            expired: next.expired,
-            old_metadata: old_metadata.collect(),
-        };
-        if !self.prepare_manifests(place, base, snapshot, staged, kind, &mut prepared).await? {
-            return Ok(None);
-        }
-        let list = encode_list(&list_url, snapshot, &prepared.manifests).await?;
-        prepared.puts.push((list_key, list));
-        // Another catalog writes its own.
-        if self.rest.is_none() {
-            prepared.puts.push((metadata_key, metadata_file));
-        } else {
-            prepared.old_metadata.clear();
-        }
-        Ok(Some(prepared))
-    }
-
-    /// False where the table lacks a file that the commit takes out.
-    async fn prepare_manifests(
-        &self,
-        place: &TablePlace,
-        base: Option<&LoadedTable>,
-        snapshot: SnapshotPlace,
-        staged: &Staged,
-        kind: &Kind,
-        prepared: &mut Prepared,
-    ) -> Result<bool> {
-        // Of the version that is being made: the files may have columns that are new.
-        let metadata = prepared.metadata.clone();
-        let mut by_spec: BTreeMap<i32, Vec<DataFile>> = BTreeMap::new();
-        for file in &staged.files {
-            let (spec_id, file) = (partition_spec_id(&file.data_file), file.data_file.clone());
-            by_spec.entry(spec_id).or_default().push(file);
-        }
-        for (spec_id, files) in by_spec {
-            let key = place.manifest_key(&self.env);
-            let shape = merge::manifest_shape(&metadata, spec_id)?;
-            let entries = Entries::Added(files);
-            let url = place.url_of(&key)?;
-            let (manifest, bytes) = encode_manifest(&url, snapshot, shape, entries).await?;
-            prepared.puts.push((key, bytes));
-            prepared.manifests.push(manifest);
-        }
-        let Some(base) = base else { return Ok(true) };
-        if let Some(removed) = kind.taken_out() {
-            let (env, store) = (&self.env, &self.store);
-            let rewriting = Rewriting { env, store, place, metadata: &metadata, snapshot };
-            let left = rewriting.manifests_without(&base.manifests, removed, prepared).await?;
-            let Some(left) = left else { return Ok(false) };
-            prepared.manifests.extend(left);
-            return Ok(true);
-        }
-        let carried = merge::carried_manifests(
-            &self.env,
-            &self.store,
-            place,
-            &metadata,
-            snapshot,
-            &base.manifests,
-            prepared,
-        );
-        let carried = carried.await?;
-        prepared.manifests.extend(carried);
-        Ok(true)
-    }
-
     /// Puts everything at once. All keys are this attempt's own, so "exists" means that an earlier
     /// try was ours. Waits for all puts also where one fails, so that none comes after what is then
     /// deleted.
     async fn put_all(&self, staged: &mut Staged, prepared: &Prepared) -> Result<()> {
-        let data = staged
-            .files
-            .iter()
-            .filter_map(|file| file.bytes.as_ref().map(|bytes| (file.key.clone(), bytes.clone())));
+        let data = staged.files.iter().filter_map(|file| {
+            file.bytes.as_ref().map(|bytes| (file.key.clone(), vec![bytes.clone()]))
+        });
         let all = data.chain(prepared.puts.iter().cloned());
-        let puts: Vec<_> = all.map(|(key, bytes)| put(self.store.clone(), key, bytes)).collect();
+        let puts: Vec<_> = all.map(|(key, pieces)| put(self.store.clone(), key, pieces)).collect();
         self.counts.puts.fetch_add(puts.len() as u64, Ordering::Relaxed);
         let puts = stream::iter(puts).buffer_unordered(PUTS_PARALLEL_MAX);
         let ended: Vec<Result<()>> = puts.collect().await;
@@ -523,19 +351,6 @@ impl Committer {
             file.bytes = None;
         }
         Ok(())
-    }
-
-    /// Deletes the attempt's files where the move certainly was not made.
-    async fn clean_up_after<T>(
-        &self,
-        moved: Result<T>,
-        staged: &Staged,
-        prepared: &Prepared,
-    ) -> Result<T> {
-        if moved.as_ref().is_err_and(|error| error.kind() != ErrorKind::UnknownOutcome) {
-            self.discard(staged, prepared).await;
-        }
-        moved
     }
 
     fn committed(
@@ -562,7 +377,7 @@ impl Committer {
         let table = Arc::new(LoadedTable {
             head: Arc::new(head),
             metadata: prepared.metadata,
-            metadata_json: prepared.metadata_json,
+            encoded: prepared.encoded,
         });
         garbage::collect_later(
             &self.env,
@@ -573,28 +388,5 @@ impl Committer {
             prepared.old_metadata,
         );
         CommitEnd::Committed(table)
-    }
-
-    async fn discard(&self, staged: &Staged, prepared: &Prepared) {
-        self.discard_data(staged).await;
-        self.discard_attempt(prepared).await;
-    }
-
-    async fn discard_data(&self, staged: &Staged) {
-        let keys: Vec<String> = staged.files.iter().map(|file| file.key.clone()).collect();
-        delete_unnamed(self.store.as_ref(), &keys).await;
-    }
-
-    async fn discard_attempt(&self, prepared: &Prepared) {
-        let keys: Vec<String> = prepared.puts.iter().map(|(key, _)| key.clone()).collect();
-        delete_unnamed(self.store.as_ref(), &keys).await;
-    }
-}
-
-fn partition_spec_id(file: &DataFile) -> i32 {
-    if file.partition().fields().is_empty() {
-        crate::schema::SPEC_UNPARTITIONED
-    } else {
-        crate::schema::SPEC_DAY
     }
 }

@@ -50,11 +50,15 @@ where
     Err(unknown.unwrap_or_else(|| Error::unknown_outcome("move a table's pointer")))
 }
 
-/// Puts an object under a key that nobody else uses.
-pub(crate) async fn put(store: Arc<dyn ObjectStore>, key: String, bytes: Bytes) -> Result<()> {
+/// Puts an object, in pieces, under a key that nobody else uses.
+pub(crate) async fn put(
+    store: Arc<dyn ObjectStore>,
+    key: String,
+    pieces: Vec<Bytes>,
+) -> Result<()> {
     let mut tried = 1;
     loop {
-        match store.put(&key, vec![bytes.clone()]).await {
+        match store.put(&key, pieces.clone()).await {
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == ErrorKind::UnknownOutcome && tried < PUT_TRIES_MAX => {
                 tried += 1;

@@ -1,9 +1,9 @@
 //! The step that makes a commit visible: the pointer moves, or the catalog that the table is in
 //! makes the change.
 
+use super::encoded::{EncodedMetadata, compressed};
 use super::own::{TAG_PROPERTY, noted};
 use super::refs::parse_refs;
-use super::table::compressed;
 use super::{LoadedTable, Moved, Prepared, Staged, TAG, until_known};
 use crate::commit::Committer;
 use crate::pointer::TablePointer;
@@ -29,7 +29,7 @@ impl Committer {
             let moving = || self.pointers.swap(&base.pointer, &pointer);
             return Ok((until_known(&self.env, moving).await?, pointer));
         };
-        let updates = updates(catalog, staged, prepared);
+        let updates = updates(catalog, base, staged, prepared);
         let requirements = requirements(catalog, base);
         let id = prepared.snapshot_id;
         let made = catalog.commit(base, &requirements, &updates, id).await?;
@@ -40,9 +40,11 @@ impl Committer {
         };
         let Told { location, metadata, json } = told;
         let pointer = base.pointer.at(location, &metadata);
+        // What it did not let go is still read by others.
+        prepared.expired.retain(|old| metadata.snapshot_by_id(old.snapshot_id()).is_none());
         prepared.refs = parse_refs(&json)?;
-        prepared.metadata_file = compressed(&json)?;
-        (prepared.metadata, prepared.metadata_json) = (metadata, json);
+        prepared.metadata_file = vec![compressed(&json)?];
+        (prepared.metadata, prepared.encoded) = (metadata, EncodedMetadata::read(json));
         Ok((Moved::Applied, pointer))
     }
 }
@@ -69,17 +71,31 @@ fn requirements(catalog: &RestCatalog, base: &LoadedTable) -> Vec<TableRequireme
     [uuid, main, schema, columns].into_iter().chain(tag).collect()
 }
 
-/// The change as the catalog is asked for it. Old schemas stay: not every catalog lets them go.
-fn updates(catalog: &RestCatalog, staged: &Staged, prepared: &mut Prepared) -> Vec<TableUpdate> {
+/// The change as the catalog is asked for it. Old schemas stay: not every catalog lets them go. Of
+/// tag and property only one says what was committed last, also where the setting has changed.
+fn updates(
+    catalog: &RestCatalog,
+    base: &LoadedTable,
+    staged: &Staged,
+    prepared: &mut Prepared,
+) -> Vec<TableUpdate> {
     let has_tags = catalog.has_tags();
     let is_asked_for = |update: &TableUpdate| match update {
         TableUpdate::RemoveSchemas { .. } => false,
         TableUpdate::SetSnapshotRef { ref_name, .. } => has_tags || ref_name == MAIN_BRANCH,
-        TableUpdate::RemoveSnapshotRef { .. } => has_tags,
         _ => true,
     };
     let mut updates = std::mem::take(&mut prepared.changes);
     updates.retain(is_asked_for);
+    let has_property = base.metadata.properties().contains_key(TAG_PROPERTY);
+    if has_tags && has_property {
+        let removals = vec![TAG_PROPERTY.to_owned()];
+        updates.push(TableUpdate::RemoveProperties { removals });
+    }
+    if !has_tags && base.refs.contains_key(TAG) {
+        // Before its snapshot expires.
+        updates.insert(0, TableUpdate::RemoveSnapshotRef { ref_name: TAG.to_owned() });
+    }
     if !has_tags {
         let noted = (TAG_PROPERTY.to_owned(), noted(prepared.snapshot_id, &staged.to));
         let property = [noted].into_iter().collect();

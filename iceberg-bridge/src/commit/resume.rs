@@ -86,8 +86,35 @@ impl Committer {
             files: Vec::new(),
             gaps,
             counts: DecodeCounts::default(),
+            may_be_named: false,
         };
         let kind = Kind::Resume(KnownStop::of(&base), from.name());
+        self.commit(base, staged, &kind).await
+    }
+}
+
+impl Committer {
+    /// Goes on with a table that has more than its log, at the log's end: what it has beyond stays,
+    /// and other records come with the same offsets. `Overtaken` where it has changed meanwhile.
+    ///
+    /// # Errors
+    /// Whatever the stores answer.
+    pub(crate) async fn resume_at(
+        &self,
+        base: Arc<LoadedTable>,
+        log_ends: &[i64],
+    ) -> Result<CommitEnd> {
+        let staged = Staged {
+            from: base.progress.clone(),
+            to: base.progress.clone().cut_to(log_ends),
+            from_mapping: base.mapping.clone(),
+            mapping: base.mapping.clone(),
+            files: Vec::new(),
+            gaps: Vec::new(),
+            counts: DecodeCounts::default(),
+            may_be_named: false,
+        };
+        let kind = Kind::Resume(KnownStop::of(&base), ResumeFrom::Rewind.name());
         self.commit(base, staged, &kind).await
     }
 }

@@ -1,16 +1,16 @@
 //! Manifests of a commit that takes files out. Those that list one are replaced by one a spec,
 //! which lists the files that stay, and the removed ones as deleted; all others are carried on.
 
-use super::Prepared;
 use super::kind::Removed;
-use super::manifest::{Entries, ExistingFile, SnapshotPlace, encode_manifest, parse_manifest};
-use super::merge::{has_files, is_small, manifest_shape};
+use super::manifest::{Entries, ExistingFile, parse_manifest};
+use super::merge::{has_files, is_small};
+use super::prepare::{Making, Puts};
 use super::table::get;
 use crate::place::TablePlace;
-use floe_env::{Env, Result};
+use floe_env::Result;
 use floe_store::ObjectStore;
 use futures::stream::{self, StreamExt};
-use iceberg::spec::{ManifestFile, TableMetadata};
+use iceberg::spec::ManifestFile;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -71,23 +71,14 @@ async fn read(
     Ok((manifest.manifest_path, files))
 }
 
-/// The commit that takes files out.
-pub(super) struct Rewriting<'a> {
-    pub(super) env: &'a Env,
-    pub(super) store: &'a Arc<dyn ObjectStore>,
-    pub(super) place: &'a TablePlace,
-    pub(super) metadata: &'a TableMetadata,
-    pub(super) snapshot: SnapshotPlace,
-}
-
-impl Rewriting<'_> {
+impl Making<'_> {
     /// The next snapshot's manifests for what is left of the earlier ones. `None` if one of the
     /// removed files is not in the table any more: somebody else was faster.
     pub(super) async fn manifests_without(
         &self,
         manifests: &[ManifestFile],
         removed: &Removed,
-        prepared: &mut Prepared,
+        puts: &mut Puts,
     ) -> Result<Option<Vec<ManifestFile>>> {
         let mut found = listings(self.store, self.place, manifests, removed).await?;
         let mut carried = Vec::new();
@@ -108,25 +99,10 @@ impl Rewriting<'_> {
         if gone < removed.len() {
             return Ok(None);
         }
-        for (spec_id, (stay, go)) in touched {
-            carried.push(self.rewritten(spec_id, stay, go, prepared).await?);
+        for (spec_id, (existing, deleted)) in touched {
+            let entries = Entries::Rewritten { existing, deleted };
+            carried.push(self.manifest(spec_id, entries, puts).await?);
         }
         Ok(Some(carried))
-    }
-
-    async fn rewritten(
-        &self,
-        spec_id: i32,
-        stay: Vec<ExistingFile>,
-        go: Vec<ExistingFile>,
-        prepared: &mut Prepared,
-    ) -> Result<ManifestFile> {
-        let key = self.place.manifest_key(self.env);
-        let shape = manifest_shape(self.metadata, spec_id)?;
-        let entries = Entries::Rewritten { existing: stay, deleted: go };
-        let url = self.place.url_of(&key)?;
-        let (manifest, bytes) = encode_manifest(&url, self.snapshot, shape, entries).await?;
-        prepared.puts.push((key, bytes));
-        Ok(manifest)
     }
 }

@@ -3,13 +3,13 @@
 
 use super::Gap;
 use super::columns::{MAPPING_PROPERTY, with_columns};
+use super::encoded::METADATA_CODEC_PROPERTY;
 use super::expiry::{ExpiryRules, expired_snapshots, hour_tag, outdated_tags};
 use super::manifest::SnapshotPlace;
 use super::refs::{Refs, branch, tag};
 use super::table::{
-    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, METADATA_CODEC_PROPERTY, RESCUED_ROWS_KEY,
-    TABLE_NAME_PROPERTY, TAG, TOPIC_NAME_PROPERTY, TOPIC_PROPERTY, UNDECODABLE_ROWS_KEY,
-    life_count, summary_value,
+    CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, RESCUED_ROWS_KEY, TABLE_NAME_PROPERTY, TAG,
+    TOPIC_NAME_PROPERTY, TOPIC_PROPERTY, UNDECODABLE_ROWS_KEY, life_count, summary_value,
 };
 use crate::encode::DecodeCounts;
 use crate::error::iceberg_error;

@@ -49,4 +49,6 @@ pub struct Staged {
     pub gaps: Vec<Gap>,
     /// What became of the values.
     pub counts: DecodeCounts,
+    /// An attempt that may have been made names the files: nobody deletes them.
+    pub may_be_named: bool,
 }

@@ -2,6 +2,7 @@
 //! all.
 
 use super::columns::mapping_of;
+use super::encoded::{EncodedMetadata, compressed};
 use super::head::{TableCounts, TableHead, metadata_of};
 use super::manifest::{ExistingFile, parse_list, parse_manifest};
 use super::own::{own_progress, own_snapshot};
@@ -12,23 +13,12 @@ use crate::place::TablePlace;
 use crate::pointer::TablePointer;
 use crate::progress::{PROGRESS_KEY, Progress};
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
 use floe_env::{Env, Error, Result};
 use floe_store::ObjectStore;
-use iceberg::spec::{ManifestFile, Snapshot, SnapshotRef, TableMetadata};
+use iceberg::spec::{FormatVersion, ManifestFile, Snapshot, SnapshotRef, TableMetadata};
 use kfs::{ClusterId, TopicId};
-use serde_json::Value;
-use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use uuid::Uuid;
-
-/// Table property: how its metadata files are compressed.
-pub(super) const METADATA_CODEC_PROPERTY: &str = "write.metadata.compression-codec";
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-/// Metadata that is larger is refused: no table of ours comes near it.
-const METADATA_BYTES_MAX: u64 = 256 << 20;
 
 /// The tag that every commit moves to its snapshot, so that nobody's expiry removes the newest
 /// progress map.
@@ -56,7 +46,7 @@ pub struct LoadedTable {
     /// The metadata.
     pub metadata: TableMetadata,
     /// The metadata as JSON.
-    pub metadata_json: Bytes,
+    pub(super) encoded: EncodedMetadata,
 }
 
 impl std::ops::Deref for LoadedTable {
@@ -84,11 +74,11 @@ impl LoadedTable {
         // Of a thousand snapshots it takes milliseconds, and looks are on the connections' threads.
         let decoding =
             env.blocking(move || Decoded::of(file, (cluster, topic), (pointer, place), false));
-        let Decoded { mut head, metadata, metadata_json, list } = decoding.await?;
+        let Decoded { mut head, metadata, encoded, list } = decoding.await?;
         if let Some(url) = list {
             head.manifests = parse_list(&url, &get(store, &head.place.key_of(&url)?).await?)?;
         }
-        Ok(Self { head: Arc::new(head), metadata, metadata_json })
+        Ok(Self { head: Arc::new(head), metadata, encoded })
     }
 
     /// A version as another catalog tells it: one GET for the manifest list.
@@ -108,14 +98,33 @@ impl LoadedTable {
             let mut decoded = Decoded::of(json, (cluster, topic), (pointer, place), true)?;
             let TableHead { pointer, .. } = &decoded.head;
             decoded.head.pointer = pointer.at(pointer.metadata_location.clone(), &decoded.metadata);
-            decoded.head.file = file;
+            decoded.head.file = vec![file];
             Ok::<_, Error>(decoded)
         });
-        let Decoded { mut head, metadata, metadata_json, list } = decoding.await?;
+        let Decoded { mut head, metadata, encoded, list } = decoding.await?;
         if let Some(url) = list {
             head.manifests = parse_list(&url, &get(store, &head.place.key_of(&url)?).await?)?;
         }
-        Ok(Self { head: Arc::new(head), metadata, metadata_json })
+        Ok(Self { head: Arc::new(head), metadata, encoded })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn metadata_json(&self) -> Bytes {
+        super::joined(self.metadata_json_pieces())
+    }
+
+    /// The metadata as JSON, in pieces.
+    pub fn metadata_json_pieces(&self) -> &[Bytes] {
+        self.encoded.json()
+    }
+
+    /// The same version, which must not be written.
+    pub(crate) fn stopped_by(mut self, why: String) -> Self {
+        // Nobody else has a version that was just loaded.
+        if let Some(head) = Arc::get_mut(&mut self.head) {
+            head.stopped.get_or_insert(why);
+        }
+        self
     }
 
     /// Why it is not the table of the pointer's topic, if so.
@@ -170,7 +179,7 @@ struct Decoded {
     /// Without its manifests.
     head: TableHead,
     metadata: TableMetadata,
-    metadata_json: Bytes,
+    encoded: EncodedMetadata,
     /// The address of the manifest list. The files of a table that is not ours may be anywhere,
     /// and are not read.
     list: Option<String>,
@@ -185,12 +194,18 @@ impl Decoded {
         (pointer, place): (TablePointer, TablePlace),
         may_be_empty: bool,
     ) -> Result<Self> {
-        let (metadata, metadata_json) = metadata_of(&file, &pointer.metadata_location)?;
+        let (metadata, json) = metadata_of(&file, &pointer.metadata_location)?;
         let owner = owner_problem(&metadata, (cluster, topic), pointer.table_id);
         let current = metadata.current_snapshot().filter(|_| owner.is_none());
         let list = current.map(|snapshot| snapshot.manifest_list().to_owned());
         let judged = match owner {
             Some(problem) => Err(problem),
+            // The embedded catalog refuses that; nothing makes it undone.
+            None if metadata.format_version() != FormatVersion::V2 => Err(format!(
+                "upgraded: its format version is {}, and Floe writes version 2; drop it, and resume \
+                 it with --rewind to make it anew",
+                metadata.format_version()
+            )),
             None if may_be_empty && is_untouched(&metadata) => Ok(Progress::start(topic)),
             None => judge(&metadata, topic),
         };
@@ -202,15 +217,15 @@ impl Decoded {
         let head = TableHead {
             pointer,
             place,
-            refs: parse_refs(&metadata_json)?,
+            refs: parse_refs(&json)?,
             manifests: Vec::new(),
             progress,
             mapping,
             stopped,
             counts: counts_of(&metadata),
-            file,
+            file: vec![file],
         };
-        Ok(Self { head, metadata, metadata_json, list })
+        Ok(Self { head, metadata, encoded: EncodedMetadata::read(json), list })
     }
 }
 
@@ -373,60 +388,7 @@ pub(super) fn progress_of(snapshot: &Arc<Snapshot>) -> Option<Result<Progress, S
     Some(Progress::unpack(text).map_err(|error| error.to_string()))
 }
 
-/// What metadata lists, and by which number of each.
-const LISTS: [(&str, &str); 4] = [
-    ("schemas", "schema-id"),
-    ("partition-specs", "spec-id"),
-    ("sort-orders", "order-id"),
-    ("snapshots", "sequence-number"),
-];
-
-/// Metadata as JSON, and as a file: compressed where the table says so. Keys and lists are sorted,
-/// so that the same version is the same bytes: the library's own order changes from run to run.
-pub(crate) fn metadata_file(metadata: &TableMetadata) -> Result<(Bytes, Bytes)> {
-    let encode = |error| Error::bug("encode table metadata").with_source(error);
-    let mut sorted = serde_json::to_value(metadata).map_err(encode)?;
-    for (list, number) in LISTS {
-        if let Some(list) = sorted.get_mut(list).and_then(Value::as_array_mut) {
-            list.sort_by_key(|entry| entry.get(number).and_then(Value::as_i64));
-        }
-    }
-    let json = Bytes::from(serde_json::to_vec(&sorted).map_err(encode)?);
-    if !is_compressed(metadata) {
-        return Ok((json.clone(), json));
-    }
-    let file = compressed(&json)?;
-    Ok((json, file))
-}
-
-/// The file of some metadata, compressed.
-pub(super) fn compressed(json: &[u8]) -> Result<Bytes> {
-    let failed = |error| Error::bug("encode table metadata").with_source(error);
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(json).map_err(failed)?;
-    Ok(Bytes::from(encoder.finish().map_err(failed)?))
-}
-
 /// The metadata in the JSON of some address.
 pub(crate) fn parsed_metadata(json: &Bytes, location: &str) -> Result<TableMetadata> {
     metadata_of(json, location).map(|(metadata, _)| metadata)
-}
-
-/// Whether the table's metadata files are compressed.
-pub(crate) fn is_compressed(metadata: &TableMetadata) -> bool {
-    let codec = metadata.properties().get(METADATA_CODEC_PROPERTY);
-    codec.is_some_and(|codec| codec.eq_ignore_ascii_case("gzip"))
-}
-
-/// The JSON of a metadata file: what a file is, its first bytes say.
-pub(super) fn json_of(file: Bytes) -> std::io::Result<Bytes> {
-    if !file.starts_with(&GZIP_MAGIC) {
-        return Ok(file);
-    }
-    let mut json = Vec::new();
-    GzDecoder::new(file.as_ref()).take(METADATA_BYTES_MAX + 1).read_to_end(&mut json)?;
-    if json.len() as u64 > METADATA_BYTES_MAX {
-        return Err(std::io::Error::other(format!("more than {METADATA_BYTES_MAX} bytes")));
-    }
-    Ok(Bytes::from(json))
 }

@@ -1,5 +1,7 @@
+use super::encoded::EncodedMetadata;
 use super::manifest::SnapshotPlace;
 use super::merge::SMALL_MANIFESTS_MAX;
+use super::refs::Refs;
 use super::snapshot::{Addition, Ownership, Totals, Version, empty_table, next_version};
 use super::*;
 use crate::encode::{Encoder, EncoderConfig};
@@ -7,8 +9,10 @@ use crate::files::data_file;
 use crate::mapping::Mapping;
 use crate::progress::Progress;
 use crate::tests::support::{Fault, World, numbered_batch};
+use bytes::Bytes;
 use floe_env::simulated::Node;
 use floe_metadata::facts::ChangeOutcome;
+use iceberg::spec::TableMetadata;
 use kfs::TopicId;
 use outcome::MOVES_MAX;
 use std::collections::BTreeMap;
@@ -67,6 +71,7 @@ impl Rig {
             files: files.collect(),
             gaps: Vec::new(),
             counts: encoder.counts(),
+            may_be_named: false,
         }
     }
 
@@ -92,9 +97,9 @@ impl Rig {
 
     /// Puts a version by somebody else in place.
     async fn replace(&self, base: &LoadedTable, metadata: &TableMetadata) {
-        let key = base.place.metadata_key(&self.env, 1000, table::is_compressed(metadata));
-        let (_, json) = table::metadata_file(metadata).unwrap();
-        put(Arc::new(self.world.store.clone()), key.clone(), json).await.unwrap();
+        let key = base.place.metadata_key(&self.env, 1000, is_compressed(metadata));
+        let (_, file) = metadata_file(metadata).unwrap();
+        put(Arc::new(self.world.store.clone()), key.clone(), vec![file]).await.unwrap();
         let pointer = base.pointer.moved(base.place.url_of(&key).unwrap());
         let moved = self.world.pointers.swap(&base.pointer, &pointer).await.unwrap();
         assert_eq!(moved, ChangeOutcome::Applied);
@@ -173,7 +178,8 @@ async fn another_topic_of_the_same_table_name_gets_a_suffix() {
     let to = Progress { topic: other, next_offsets: vec![1] };
     let (from_mapping, mapping) = (Mapping::new(), Mapping::new());
     let (files, gaps, counts) = (Vec::new(), Vec::new(), DecodeCounts::default());
-    let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts };
+    let may_be_named = false;
+    let staged = Staged { from, to, from_mapping, mapping, files, gaps, counts, may_be_named };
     let table = committed(committer.create("kafka", "ORDERS", owner, staged).await);
     assert_eq!(table.pointer.name, "orders_00000071");
 }
@@ -344,14 +350,14 @@ const NO_TIME_TRAVEL: ExpiryRules =
     ExpiryRules { snapshots_max: 1000, snapshot_age_min_ms: 3_600_000, time_travel_ms: 0 };
 
 /// A table's metadata through many commits.
-struct History {
-    metadata: TableMetadata,
-    refs: Refs,
+pub(super) struct History {
+    pub(super) metadata: TableMetadata,
+    pub(super) refs: Refs,
     rules: ExpiryRules,
 }
 
 impl History {
-    fn new(rules: ExpiryRules) -> Self {
+    pub(super) fn new(rules: ExpiryRules) -> Self {
         let owner =
             Ownership { cluster: ClusterId(Uuid::nil()), topic: TOPIC, table: Uuid::from_u128(3) };
         let metadata = empty_table(&owner, ("Orders", "orders"), "memory:///t").unwrap();
@@ -359,7 +365,7 @@ impl History {
     }
 
     /// Commit number `at`, of a table in the folder `url`.
-    fn commit(&mut self, url: &str, at: i64, now_ms: i64) {
+    pub(super) fn commit(&mut self, url: &str, at: i64, now_ms: i64) {
         let parent = self.metadata.current_snapshot_id();
         let sequence_number = self.metadata.next_sequence_number();
         let place = SnapshotPlace { id: at + 1, parent, sequence_number };
@@ -416,9 +422,10 @@ fn metadata_stays_small_whatever_the_number_of_looks() {
         };
         history.commit(&url, at, now_ms);
         if at % 500 == 499 {
-            let (json, file) = table::metadata_file(&history.metadata).unwrap();
-            largest_file = file.len().max(largest_file);
-            largest_json = json.len().max(largest_json);
+            let (encoded, file) =
+                EncodedMetadata::of(&history.metadata, &history.refs, &Default::default()).unwrap();
+            largest_file = joined(&file).len().max(largest_file);
+            largest_json = joined(encoded.json()).len().max(largest_json);
         }
     }
     assert!(largest_file <= 200_000, "{largest_file} bytes on the store");

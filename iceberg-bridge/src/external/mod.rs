@@ -90,7 +90,8 @@ pub(crate) struct Version {
     pub(crate) location: Option<String>,
     /// The table's folder.
     pub(crate) place: TablePlace,
-    pub(crate) metadata_json: Bytes,
+    /// In pieces.
+    pub(crate) metadata_json: Vec<Bytes>,
 }
 
 impl Version {
@@ -99,7 +100,7 @@ impl Version {
         Self {
             location: Some(table.pointer.metadata_location.clone()),
             place: table.place.clone(),
-            metadata_json: table.metadata_json.clone(),
+            metadata_json: table.metadata_json_pieces().to_vec(),
         }
     }
 }
@@ -133,8 +134,9 @@ impl Bridge {
     pub(crate) async fn external_version(&self, pointer: &TablePointer) -> Result<Version, Error> {
         let place = self.place_of(pointer);
         let key = place.key_of(&pointer.metadata_location)?;
-        let (metadata_json, _) = read_metadata(self.env(), self.store(), &key).await?;
-        Ok(Version { location: Some(pointer.metadata_location.clone()), place, metadata_json })
+        let (json, _) = read_metadata(self.env(), self.store(), &key).await?;
+        let location = Some(pointer.metadata_location.clone());
+        Ok(Version { location, place, metadata_json: vec![json] })
     }
 
     async fn current(&self, name: &TableName) -> Result<Option<Current>, Error> {
@@ -172,8 +174,8 @@ impl Bridge {
         rules::check_paths(|key| table.properties.get(key), &place)?;
         let metadata = updates::new_table(table, id, place.url())?;
         if is_staged {
-            let (metadata_json, _) = metadata_file(&metadata)?;
-            return Ok(Version { location: None, place, metadata_json });
+            let (json, _) = metadata_file(&metadata)?;
+            return Ok(Version { location: None, place, metadata_json: vec![json] });
         }
         let prepared = self.prepared_creation(&name, &place, metadata)?;
         self.commit_prepared(&mut [prepared], &[name]).await?.pop().map_or_else(
@@ -234,11 +236,11 @@ impl Bridge {
         let version = pointer.metadata_version + 1;
         let key = place.metadata_key(self.env(), version, is_compressed(&metadata));
         // Of a thousand snapshots it takes milliseconds, and engines' connections wait.
-        let (metadata_json, file) = self.env().blocking(move || metadata_file(&metadata)).await?;
+        let (json, file) = self.env().blocking(move || metadata_file(&metadata)).await?;
         let new = pointer.moved(place.url_of(&key)?);
         let location = Some(new.metadata_location.clone());
         let outdated = outdated.iter().filter_map(|url| place.key_of(url).ok()).collect();
-        let version = Version { location, place, metadata_json };
+        let version = Version { location, place, metadata_json: vec![json] };
         Ok(Prepared {
             moved: PointerMove { old: Some(pointer), new },
             version,
@@ -254,12 +256,13 @@ impl Bridge {
         place: &TablePlace,
         metadata: TableMetadata,
     ) -> Result<Prepared, Rejection> {
-        let (metadata_json, file) = metadata_file(&metadata)?;
+        let (json, file) = metadata_file(&metadata)?;
         let key = place.metadata_key(self.env(), 0, is_compressed(&metadata));
         let location = place.url_of(&key)?;
         let in_catalog = (name.namespace.as_str(), name.name.as_str());
         let new = TablePointer::external(in_catalog, metadata.uuid(), location.clone());
-        let version = Version { location: Some(location), place: place.clone(), metadata_json };
+        let (location, metadata_json) = (Some(location), vec![json]);
+        let version = Version { location, place: place.clone(), metadata_json };
         let moved = PointerMove { old: None, new };
         Ok(Prepared { moved, version, key, file, outdated: Vec::new() })
     }
@@ -278,8 +281,8 @@ impl Bridge {
         }
         let keys: Vec<String> = prepared.iter().map(|each| each.key.clone()).collect();
         for each in prepared.iter() {
-            if let Err(error) = put(self.shared_store(), each.key.clone(), each.file.clone()).await
-            {
+            let file = vec![each.file.clone()];
+            if let Err(error) = put(self.shared_store(), each.key.clone(), file).await {
                 delete_unnamed(self.store(), &keys).await;
                 // Whatever is on the store: no pointer was moved.
                 return Err(not_moved(error).into());

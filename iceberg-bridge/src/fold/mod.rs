@@ -212,7 +212,7 @@ impl Bridge {
             files.push(StagedFile { data_file, key, bytes: None });
         }
         for (key, bytes) in puts {
-            if let Err(error) = put(self.shared_store(), key, bytes).await {
+            if let Err(error) = put(self.shared_store(), key, vec![bytes]).await {
                 let keys: Vec<String> = files.into_iter().map(|file| file.key).collect();
                 delete_unnamed(self.store(), &keys).await;
                 return Err(error);

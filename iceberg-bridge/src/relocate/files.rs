@@ -109,7 +109,7 @@ impl<'a> Rewriter<'a> {
         let key = self.place.manifest_list_key(&self.tables.env, snapshot.id);
         let url = self.place.url_of(&key)?;
         let list = encode_list(&url, snapshot, &manifests).await?;
-        put(self.tables.store.clone(), key, list).await?;
+        put(self.tables.store.clone(), key, vec![list]).await?;
         self.lists += 1;
         Ok(url)
     }
@@ -134,7 +134,7 @@ impl<'a> Rewriter<'a> {
         let renamed = |data_file: &DataFile| self.renamed(data_file, spec_id);
         let bytes = encode_relocated(&url, &file, &manifest, renamed).await?;
         let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
-        put(self.tables.store.clone(), key, bytes).await?;
+        put(self.tables.store.clone(), key, vec![bytes]).await?;
         let old = file.manifest_path.clone();
         let done = ManifestFile { manifest_path: url, manifest_length: length, ..file };
         self.manifests.insert(old, done.clone());

@@ -122,13 +122,15 @@ impl Tables {
         self.place(pointer).key_of(&pointer.metadata_location).is_ok()
     }
 
-    /// Writes the addresses of all tables anew that are not here. No broker may run.
+    /// Writes the addresses of all tables anew that are not here. No broker may run. `progress` is
+    /// told how far it is.
     ///
     /// # Errors
     /// `Invalid` where a table cannot be relocated, with the reason; whatever the stores answer.
-    pub async fn relocate(&self) -> Result<Relocated> {
+    pub async fn relocate(&self, progress: &(dyn Fn(String) + Send + Sync)) -> Result<Relocated> {
         let mut done = Relocated::default();
         for pointer in self.pointers().await?.iter().filter(|pointer| !self.is_here(pointer)) {
+            progress(format!("{} tables, {} files written", done.tables, done.files));
             let name = format!("table {}.{}", pointer.namespace, pointer.name);
             let files = self.relocate_table(pointer).await;
             done.files += files.map_err(|error| error.context(&name))?;
@@ -158,7 +160,7 @@ impl Tables {
         let (_, file) = metadata_file(&metadata)?;
         let version = pointer.metadata_version + 1;
         let key = place.metadata_key(&self.env, version, is_compressed(&metadata));
-        put(self.store.clone(), key.clone(), file).await?;
+        put(self.store.clone(), key.clone(), vec![file]).await?;
         let moved = pointer.moved(place.url_of(&key)?);
         let pointers = FactPointers::new(self.metadata.clone());
         match pointers.swap(pointer, &moved).await? {

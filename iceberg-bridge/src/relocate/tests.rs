@@ -75,10 +75,10 @@ async fn a_moved_store_is_refused_until_its_tables_are_relocated() {
     assert!(refused.to_string().contains("floe tables relocate"), "{refused}");
     assert!(refused.to_string().contains(before.place.url()), "{refused}");
     old.check_address().await.unwrap();
-    let done = new.relocate().await.unwrap();
+    let done = new.relocate(&|_| ()).await.unwrap();
     // Three manifests, three lists, one metadata file.
     assert_eq!(done, Relocated { tables: 1, files: 7 });
-    assert_eq!(new.relocate().await.unwrap(), Relocated::default());
+    assert_eq!(new.relocate(&|_| ()).await.unwrap(), Relocated::default());
     new.check_address().await.unwrap();
     assert!(old.check_address().await.is_err());
     let pointers = FactPointers::new(world.metadata.clone());
@@ -88,7 +88,7 @@ async fn a_moved_store_is_refused_until_its_tables_are_relocated() {
     let moved = moved.await.unwrap();
     assert_eq!((&moved.stopped, &moved.progress), (&None, &before.progress));
     assert_eq!(moved.metadata.location(), moved.place.url());
-    let text = String::from_utf8_lossy(&moved.metadata_json).into_owned();
+    let text = String::from_utf8_lossy(&moved.metadata_json()).into_owned();
     assert!(!text.contains("memory://"), "{text}");
     for snapshot in moved.metadata.snapshots() {
         for manifest in moved.manifests_of(new.store.as_ref(), snapshot).await.unwrap() {

@@ -1,10 +1,10 @@
 //! What makes a request one of ours: a bearer token, one of OAuth2 that is renewed, or a signature.
 //!
 //! A token is renewed before it expires, and after a 401 whatever it said: the catalog may have
-//! forgotten it. One fetch serves everybody who waits.
+//! forgotten it. One fetch serves everybody who waits, also where it fails.
 
 use super::config::{OAuth2Client, RestAuth, RestConfig, SigV4Keys};
-use super::http::{Call, Transport};
+use super::http::{Answer, Call, Transport};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use bytes::Bytes;
@@ -32,7 +32,23 @@ struct Token {
 /// As whom requests are made.
 pub(super) struct Credentials {
     auth: RestAuth,
-    token: Mutex<Option<Token>>,
+    tokens: Mutex<Tokens>,
+}
+
+/// What came of the newest fetch.
+#[derive(Default)]
+struct Tokens {
+    known: Option<Token>,
+    /// When it failed, and why.
+    failure: Option<(Instant, Error)>,
+}
+
+/// Why there is no token, as the specification of OAuth2 has it.
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+    #[serde(default)]
+    error_description: String,
 }
 
 #[derive(Deserialize)]
@@ -43,7 +59,7 @@ struct TokenAnswer {
 
 impl Credentials {
     pub(super) fn new(auth: RestAuth) -> Self {
-        Self { auth, token: Mutex::default() }
+        Self { auth, tokens: Mutex::default() }
     }
 
     /// The headers of a request.
@@ -78,10 +94,11 @@ impl Credentials {
         if !matches!(self.auth, RestAuth::OAuth2(_)) {
             return false;
         }
-        let mut token = self.token.lock().await;
+        let mut tokens = self.tokens.lock().await;
+        let is_refused = |known: &Token| refused.get(AUTHORIZATION) == Some(&known.header);
         // Somebody else may have renewed it already.
-        if token.as_ref().is_some_and(|known| refused.get(AUTHORIZATION) == Some(&known.header)) {
-            *token = None;
+        if tokens.known.as_ref().is_some_and(is_refused) {
+            tokens.known = None;
         }
         true
     }
@@ -93,16 +110,28 @@ impl Credentials {
         config: &RestConfig,
         client: &OAuth2Client,
     ) -> Result<HeaderValue> {
-        let mut token = self.token.lock().await;
+        let asked = env.monotonic();
+        let mut tokens = self.tokens.lock().await;
         let is_good = |known: &&Token| known.renewed_at.is_none_or(|at| env.monotonic() < at);
-        if let Some(known) = token.as_ref().filter(is_good) {
+        if let Some(known) = tokens.known.as_ref().filter(is_good) {
             return Ok(known.header.clone());
         }
-        let fetched = fetch(env, transport, config, client).await;
-        let fetched = fetched.map_err(|error| Error::unavailable(format!("no token: {error}")))?;
-        let header = fetched.header.clone();
-        *token = Some(fetched);
-        Ok(header)
+        // Somebody's fetch failed while this one waited: the next one would wait as long.
+        if let Some((_, why)) = tokens.failure.as_ref().filter(|(at, _)| *at > asked) {
+            return Err(why.clone());
+        }
+        match fetch(env, transport, config, client).await {
+            Ok(fetched) => {
+                let header = fetched.header.clone();
+                *tokens = Tokens { known: Some(fetched), failure: None };
+                Ok(header)
+            }
+            Err(error) => {
+                let error = Error::unavailable(format!("no token: {error}"));
+                tokens.failure = Some((env.monotonic(), error.clone()));
+                Err(error)
+            }
+        }
     }
 }
 
@@ -129,7 +158,8 @@ async fn fetch(
     let call = Call { method: Method::POST, url, body: Some(form) };
     let answer = transport.send(env, config.timeout, &call, headers).await?;
     if answer.status != StatusCode::OK {
-        return Err(Error::invalid(format!("{endpoint} answers {}", answer.said())));
+        let (status, why) = (answer.status.as_u16(), refusal(&answer));
+        return Err(Error::invalid(format!("{endpoint} answers {status} {why}")));
     }
     // The answer is never shown: it may hold a token.
     let answer: TokenAnswer = serde_json::from_slice(&answer.body)
@@ -139,6 +169,16 @@ async fn fetch(
         asked + (life - RENEWED_BEFORE.min(life / 4))
     });
     Ok(Token { header: bearer(&answer.access_token)?, renewed_at })
+}
+
+/// What a token endpoint says of itself. The rest is never shown: it may hold a token, or the
+/// request with its secret.
+fn refusal(answer: &Answer) -> String {
+    let refused = serde_json::from_slice(&answer.body);
+    refused.map_or_else(
+        |_| String::new(),
+        |Refusal { error, error_description }| format!("{error}: {error_description}"),
+    )
 }
 
 /// A form's bytes: `name=value&...`, escaped.
@@ -226,6 +266,18 @@ mod tests {
         assert!(bearer("a\nb").is_err());
         let token = bearer("secret").unwrap();
         assert!(token.is_sensitive() && !format!("{token:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_refusal_shows_nothing_but_its_own_words() {
+        let answer = |body: &'static str| Answer {
+            status: StatusCode::BAD_REQUEST,
+            body: Bytes::from_static(body.as_bytes()),
+        };
+        let said = r#"{"error":"invalid_client","error_description":"who?","was":"secret"}"#;
+        assert_eq!(refusal(&answer(said)), "invalid_client: who?");
+        assert_eq!(refusal(&answer("client_secret=secret is wrong")), "");
+        assert_eq!(refusal(&answer(r#"{"access_token":"secret"}"#)), "");
     }
 
     #[test]

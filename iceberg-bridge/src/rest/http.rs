@@ -5,7 +5,7 @@ use super::auth::Credentials;
 use super::config::RestConfig;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use bytes::{Bytes, BytesMut};
-use floe_env::{Env, Error, Result};
+use floe_env::{Env, Error, ErrorKind, Result};
 use reqwest::{Client, Url, redirect};
 use serde::Deserialize;
 use std::sync::OnceLock;
@@ -32,6 +32,19 @@ pub(super) struct Answer {
 }
 
 #[derive(Deserialize)]
+struct ConfigAnswer {
+    #[serde(default)]
+    overrides: Prefix,
+    #[serde(default)]
+    defaults: Prefix,
+}
+
+#[derive(Default, Deserialize)]
+struct Prefix {
+    prefix: Option<String>,
+}
+
+#[derive(Deserialize)]
 struct ErrorAnswer {
     error: ErrorModel,
 }
@@ -54,12 +67,28 @@ impl Answer {
         format!("{status} {}", String::from_utf8_lossy(shown).escape_debug())
     }
 
+    /// True where the catalog says that there is no such thing. A 404 that is no error of the
+    /// specification comes from somebody before it, who knows nothing of tables.
+    pub(super) fn is_missing(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+            && serde_json::from_slice::<ErrorAnswer>(&self.body).is_ok()
+    }
+
+    /// True where the request may have been carried out, though the answer is not the one for that.
+    pub(super) fn is_unclear(&self) -> bool {
+        let is_strangers = self.status == StatusCode::NOT_FOUND && !self.is_missing();
+        self.status.is_server_error()
+            || self.status.is_success()
+            || self.status == StatusCode::REQUEST_TIMEOUT
+            || is_strangers
+    }
+
     /// What an answer that is not the wanted one means for whoever asks again.
     pub(super) fn error(&self, doing: &str) -> Error {
         let message = format!("{doing}: the catalog answers {}", self.said());
         match self.status {
             StatusCode::TOO_MANY_REQUESTS => Error::unavailable(message),
-            status if status.is_server_error() => Error::unavailable(message),
+            _ if self.is_unclear() => Error::unavailable(message),
             _ => Error::invalid(message),
         }
     }
@@ -138,15 +167,27 @@ impl Http {
         Self { env, config, credentials, transport: Transport::default() }
     }
 
-    /// The address of a path behind the catalog's own.
-    pub(super) fn url(&self, segments: &[&str], query: &[(&str, &str)]) -> Result<Url> {
-        let uri = self.config.uri.trim_end_matches('/');
-        let mut url = Url::parse(uri)
+    /// The address of a path behind the catalog's own, `/v1` and the catalog's prefix. That is
+    /// taken as the catalog writes it: what is escaped in it is escaped already.
+    pub(super) fn url(
+        &self,
+        prefix: &str,
+        segments: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<Url> {
+        let uri = format!("{}/v1/{prefix}", self.config.uri.trim_end_matches('/'));
+        let mut url = Url::parse(&uri)
             .map_err(|error| Error::invalid(format!("address {uri}")).with_source(error))?;
         let no_base = || Error::invalid(format!("address {uri} takes no path"));
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(no_base());
+        }
         url.path_segments_mut().map_err(|()| no_base())?.pop_if_empty().extend(segments);
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
+            // As a form has it, a space is a plus, which signatures take for a plus.
+            let spaced = url.query().unwrap_or_default().replace('+', "%20");
+            url.set_query(Some(&spaced));
         }
         Ok(url)
     }
@@ -161,6 +202,37 @@ impl Http {
             return Ok(self.once(call).await?.0);
         }
         Ok(answer)
+    }
+
+    /// Reads: whatever goes wrong, nothing has happened.
+    ///
+    /// # Errors
+    /// `Unavailable` where there is no answer; as of [`Transport::send`].
+    pub(super) async fn read(&self, url: Url) -> Result<Answer> {
+        let call = Call { method: Method::GET, url, body: None };
+        let answer = self.call(&call).await;
+        answer.map_err(|error| match error.kind() {
+            ErrorKind::UnknownOutcome => Error::unavailable("ask the catalog").with_source(error),
+            _ => error,
+        })
+    }
+
+    /// What stands behind `/v1` in every path, as the catalog's config says.
+    ///
+    /// # Errors
+    /// As of [`Http::read`]; `Invalid` where there is no such catalog, or it refuses.
+    pub(super) async fn ask_prefix(&self) -> Result<String> {
+        let warehouse = self.config.warehouse.as_deref();
+        let query: Vec<(&str, &str)> =
+            warehouse.map(|name| ("warehouse", name)).into_iter().collect();
+        let answer = self.read(self.url("", &["config"], &query)?).await?;
+        if answer.status != StatusCode::OK {
+            return Err(answer.error("read the catalog's config"));
+        }
+        let config: ConfigAnswer = serde_json::from_slice(&answer.body)
+            .map_err(|error| Error::invalid("no catalog's config").with_source(error))?;
+        let prefix = config.overrides.prefix.or(config.defaults.prefix);
+        Ok(prefix.unwrap_or_default().trim_matches('/').to_owned())
     }
 
     async fn once(&self, call: &Call) -> Result<(Answer, HeaderMap)> {

@@ -107,7 +107,7 @@ impl RestCatalog {
 
     async fn make_namespace(&self) -> Result<()> {
         let namespace = self.namespace.as_str();
-        let found = self.read(&["namespaces", namespace], &[]).await?;
+        let found = self.read(&["namespaces", namespace]).await?;
         if found.status.is_success() {
             return Ok(());
         }
@@ -147,7 +147,7 @@ impl RestCatalog {
             }
             Ok(answer) if answer.status == StatusCode::CONFLICT => {}
             // It may be there all the same.
-            Ok(answer) if answer.status.is_server_error() => {
+            Ok(answer) if answer.is_unclear() => {
                 if self.get(wanted).await?.is_none() {
                     return Err(answer.error(&format!("make table {}", wanted.full_name())));
                 }

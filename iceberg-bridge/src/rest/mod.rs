@@ -4,8 +4,8 @@
 //! change, instead of a pointer being moved. It writes the metadata file itself.
 //!
 //! * [`RestCatalog::find`] reads a table: one GET, and one of the manifest list where it is new.
-//! * [`RestCatalog::create`] makes an empty one with Floe's schema, specs and properties; its
-//!   first rows come with a commit like all others. Which table is a topic's stands in [`known`].
+//! * [`RestCatalog::create`] makes an empty one with Floe's schema, specs and properties; its first
+//!   rows come with a commit like all others. Which table is a topic's stands in [`known`].
 //! * [`RestCatalog::commit`] makes a change on condition of what the change was made on: the
 //!   table's uuid, the snapshots of main and of the tag, the schema. So no commit is ever made
 //!   twice, and one that was overtaken is refused (409).
@@ -26,6 +26,7 @@ mod making;
 mod tests;
 
 pub use config::{OAuth2Client, RestAuth, RestConfig, SigV4Keys};
+pub use known::note_log_ends;
 
 use crate::commit::{LoadedTable, TableHead, parsed_metadata};
 use crate::place::TablePlace;
@@ -42,6 +43,7 @@ use kfs::{ClusterId, TopicId};
 use known::KnownTable;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
@@ -96,19 +98,6 @@ pub(crate) struct RestCatalog {
 }
 
 #[derive(Deserialize)]
-struct ConfigAnswer {
-    #[serde(default)]
-    overrides: Prefix,
-    #[serde(default)]
-    defaults: Prefix,
-}
-
-#[derive(Default, Deserialize)]
-struct Prefix {
-    prefix: Option<String>,
-}
-
-#[derive(Deserialize)]
 struct TableAnswer {
     #[serde(rename = "metadata-location")]
     location: Option<String>,
@@ -126,6 +115,24 @@ struct CommitBody<'a> {
 struct Identifier<'a> {
     namespace: [&'a str; 1],
     name: &'a str,
+}
+
+/// Asks a catalog whether it takes these credentials, and has the namespace. Answers what was
+/// found, in a few words.
+///
+/// # Errors
+/// `Unavailable` where it gives no answer; `Invalid` where it refuses.
+pub async fn check_catalog(env: &Env, config: &RestConfig, namespace: &str) -> Result<String> {
+    let http = Http::new(env.clone(), config.clone());
+    let url = http.url(&http.ask_prefix().await?, &["namespaces", namespace], &[])?;
+    let answer = http.read(url).await?;
+    match answer.status {
+        status if status.is_success() => Ok(format!("answers, and has namespace {namespace}")),
+        _ if answer.is_missing() => {
+            Ok(format!("answers; namespace {namespace} comes with the first table"))
+        }
+        _ => Err(answer.error(&format!("look for namespace {namespace}"))),
+    }
 }
 
 impl RestCatalog {
@@ -161,6 +168,7 @@ impl RestCatalog {
         };
         let is_same = |known: &&TableHead| {
             known.pointer.table_id == table_id
+                && table.log_ends.is_none()
                 && !told.location.is_empty()
                 && known.pointer.metadata_location == told.location
         };
@@ -183,7 +191,42 @@ impl RestCatalog {
         let pointer = TablePointer::new(name, topic, table_id, told.location);
         let place = self.place(topic, table);
         let (env, store) = (&self.http.env, self.store.as_ref());
-        LoadedTable::told(env, store, self.cluster, (pointer, place), told.json).await
+        let loaded =
+            LoadedTable::told(env, store, self.cluster, (pointer, place), told.json).await?;
+        if table.log_ends.is_none() {
+            return Ok(loaded);
+        }
+        match table.ahead(&loaded.furthest()) {
+            Some(why) => Ok(loaded.stopped_by(why)),
+            None => {
+                self.note_log_ends(topic, None).await?;
+                Ok(loaded)
+            }
+        }
+    }
+
+    /// By partition, where the log ended when the metadata was put back from a backup, if the
+    /// topic's table may have more.
+    ///
+    /// # Errors
+    /// Whatever the metadata store answers.
+    pub(crate) async fn log_ends(&self, topic: TopicId) -> Result<Option<Vec<i64>>> {
+        Ok(known::read(&self.metadata, topic).await?.and_then(|known| known.log_ends))
+    }
+
+    /// Notes that, or that it is settled.
+    ///
+    /// # Errors
+    /// `Retry` where somebody else has changed what is known of the table; whatever the metadata
+    /// store answers.
+    pub(crate) async fn note_log_ends(
+        &self,
+        topic: TopicId,
+        log_ends: Option<Vec<i64>>,
+    ) -> Result<()> {
+        let Some(table) = known::read(&self.metadata, topic).await? else { return Ok(()) };
+        let noted = table.with_log_ends(log_ends);
+        known::write(&self.metadata, topic, Some(&table), Some(&noted)).await
     }
 
     fn place(&self, topic: TopicId, table: &KnownTable) -> TablePlace {
@@ -256,8 +299,9 @@ impl RestCatalog {
                 }
                 Ok(Committed::Applied(Box::new(told)))
             }
-            StatusCode::CONFLICT | StatusCode::NOT_FOUND => Ok(Committed::Rejected),
-            status if status.is_server_error() => {
+            StatusCode::CONFLICT => Ok(Committed::Rejected),
+            _ if answer.is_missing() => Ok(Committed::Rejected),
+            _ if answer.is_unclear() => {
                 let said = answer.said();
                 Err(Error::unknown_outcome(format!("the catalog answers a commit with {said}")))
             }
@@ -272,10 +316,10 @@ impl RestCatalog {
 
     async fn table(&self, (namespace, name): (&str, &str)) -> Result<Option<Told>> {
         let path = ["namespaces", namespace, "tables", name];
-        let answer = self.read(&path, &[]).await?;
+        let answer = self.read(&path).await?;
         match answer.status {
             StatusCode::OK => self.told(answer.body).await.map(Some),
-            StatusCode::NOT_FOUND => Ok(None),
+            _ if answer.is_missing() => Ok(None),
             _ => Err(answer.error(&format!("load table {namespace}.{name}"))),
         }
     }
@@ -295,54 +339,27 @@ impl RestCatalog {
     }
 
     async fn post(&self, path: &[&str], body: Bytes) -> Result<Call> {
-        let url = self.http.url(&self.path(path).await?, &[])?;
+        let url = self.http.url(self.prefix().await?, path, &[])?;
         Ok(Call { method: Method::POST, url, body: Some(body) })
     }
 
-    /// Reads: whatever goes wrong, nothing has happened.
-    async fn read(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Answer> {
-        let url = self.http.url(&self.path(path).await?, query)?;
-        self.read_url(url).await
+    async fn read(&self, path: &[&str]) -> Result<Answer> {
+        let url = self.http.url(self.prefix().await?, path, &[])?;
+        self.http.read(url).await
     }
 
-    async fn read_url(&self, url: reqwest::Url) -> Result<Answer> {
-        let call = Call { method: Method::GET, url, body: None };
-        let answer = self.http.call(&call).await;
-        answer.map_err(|error| match error.kind() {
-            ErrorKind::UnknownOutcome => Error::unavailable("ask the catalog").with_source(error),
-            _ => error,
-        })
+    /// What stands behind `/v1`, which is asked for once.
+    async fn prefix(&self) -> Result<&str> {
+        let prefix = self.prefix.get_or_try_init(|| self.http.ask_prefix()).await?;
+        Ok(prefix)
     }
 
-    /// A path with `/v1` and the catalog's prefix, which is asked for once.
-    async fn path<'a>(&'a self, path: &[&'a str]) -> Result<Vec<&'a str>> {
-        let prefix = self.prefix.get_or_try_init(|| self.ask_prefix()).await?;
-        // A prefix may have several segments.
-        let prefix = prefix.split('/').filter(|segment| !segment.is_empty());
-        Ok(std::iter::once("v1").chain(prefix).chain(path.iter().copied()).collect())
-    }
-
-    async fn ask_prefix(&self) -> Result<String> {
-        let warehouse = self.http.config.warehouse.as_deref();
-        let query: Vec<(&str, &str)> =
-            warehouse.map(|name| ("warehouse", name)).into_iter().collect();
-        let answer = self.read_url(self.http.url(&["v1", "config"], &query)?).await?;
-        match answer.status {
-            StatusCode::OK => {
-                let config: ConfigAnswer = serde_json::from_slice(&answer.body)
-                    .map_err(|error| Error::invalid("no catalog's config").with_source(error))?;
-                Ok(config.overrides.prefix.or(config.defaults.prefix).unwrap_or_default())
-            }
-            _ => Err(answer.error("read the catalog's config")),
-        }
-    }
-
-    /// The topic of a table.
+    /// The topics of all tables by the tables' names, also of those that are gone.
     ///
     /// # Errors
     /// Whatever the metadata store answers.
-    pub(crate) async fn topic_of(&self, name: &str) -> Result<Option<TopicId>> {
-        known::topic_of(&self.metadata, &self.namespace, name).await
+    pub(crate) async fn topics_by_name(&self) -> Result<BTreeMap<String, Vec<TopicId>>> {
+        known::topics_by_name(&self.metadata, &self.namespace).await
     }
 
     /// Forgets a table that the catalog has no more, so that it is made anew.

@@ -1,3 +1,4 @@
+mod outcomes;
 mod server;
 
 use super::{OAuth2Client, RestAuth, RestConfig};
@@ -9,7 +10,7 @@ use floe_env::Env;
 use floe_store::Secret;
 use iceberg::spec::{Operation, Snapshot, SnapshotReference, SnapshotRetention, Summary};
 use kfs::TopicId;
-use server::{Fault, Server, TIMEOUT, data_path, is_at};
+use server::{Fault, SLOW, Server, TIMEOUT, data_path, is_at};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -215,9 +216,8 @@ async fn case_70_a_commit_is_never_made_twice_nor_lost() {
         rig.flushed().await;
         rig.server.plan([]);
         // A request that came late has come by now.
-        Env::current()
-            .sleep(Duration::from_millis(if planned.contains(&Fault::Late) { 900 } else { 0 }))
-            .await;
+        let is_late = planned.contains(&Fault::Late);
+        Env::current().sleep(if is_late { SLOW } else { Duration::ZERO }).await;
         rig.has_rows(count).await;
     }
     assert_eq!(rig.state().0, TableState::Running);

@@ -111,8 +111,7 @@ async fn owner_of(
     if let Some(own) = pointer.filter(|pointer| pointer.table_id == table) {
         return Ok(Owner::Table(Box::new(own)));
     }
-    let in_catalog = known::read(metadata, topic).await?;
-    if in_catalog.is_some_and(|known| known.folder == table) {
+    if known::is_folder(metadata, topic, table).await? {
         return Ok(Owner::Another);
     }
     // Its topic may have another table since an engine has dropped this one.

@@ -100,7 +100,7 @@ async fn a_mapping_of_another_version_stops_the_table() {
         packed.replace("\"a\"", "7"),
     ];
     for text in foreign {
-        let mut metadata: Value = serde_json::from_slice(&table.metadata_json).unwrap();
+        let mut metadata: Value = serde_json::from_slice(&table.metadata_json()).unwrap();
         metadata["properties"][MAPPING_STATE_PROPERTY] = text.clone().into();
         let key = table.place.metadata_key(&env(9), table.pointer.metadata_version + 1, false);
         let bytes = Bytes::from(metadata.to_string());

@@ -5,6 +5,7 @@ mod convoys;
 mod crashes;
 mod failures;
 mod fences;
+mod flush;
 pub(crate) mod json_rows;
 mod json_tables;
 mod looks;

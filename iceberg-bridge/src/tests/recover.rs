@@ -32,7 +32,8 @@ fn without_metadata(world: &World) -> World {
 
 async fn recovered(world: &World) -> Vec<RecoveredTable> {
     let env = Env::simulated(Node::new(9));
-    recover(&env, &world.store, &world.metadata, world.cluster, "kafka").await.unwrap()
+    let named = (world.cluster, "kafka");
+    recover(&env, &world.store, &world.metadata, named, &|_| ()).await.unwrap()
 }
 
 fn problem(tables: &[RecoveredTable], topic: TopicId) -> &str {

@@ -217,6 +217,14 @@ impl<Layer: LogLayer> LogReader for Layer {
         self.inner().cut(topic).await
     }
 
+    async fn cuts_at_once(
+        &self,
+        topics: &[(TopicId, i32)],
+    ) -> Result<Vec<Option<Vec<PartitionCut>>>> {
+        self.before_cut().await?;
+        self.inner().cuts_at_once(topics).await
+    }
+
     async fn read(
         &self,
         partition: TopicPartition,

@@ -102,6 +102,7 @@ async fn a_commit_that_slept_through_a_sweep_loses() {
         files: vec![StagedFile { data_file, key: key.clone(), bytes: None }],
         gaps: Vec::new(),
         counts: Default::default(),
+        may_be_named: false,
     };
     for _ in 0..3 {
         pass(&bridge).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
 impl Worker {
-    /// Waits until no turn runs, and lets none begin while the answer is kept.
+    /// Waits until no commit of a turn runs, and lets none begin while the answer is kept.
     pub(crate) async fn hold(&self) -> OwnedMutexGuard<()> {
         self.turn_gate.clone().lock_owned().await
     }
@@ -19,7 +19,7 @@ impl Worker {
         }
         let permit = self.shared.commits.look().await;
         self.state.lock().last_turn = Some(self.shared.env.monotonic());
-        let ended = self.run_turn(cut, permit).await;
+        let ended = self.run_turn(cut, permit, None).await;
         self.note_end(&ended);
         ended
     }

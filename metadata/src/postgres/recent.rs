@@ -8,12 +8,11 @@
 use crate::codec;
 use crate::decide::{CommitPartition, CommitRows};
 use crate::rows::PartitionState;
-use floe_env::{Env, Result};
+use floe_env::{Env, Instant, Result};
 use kfs::TopicPartition;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::time::Instant;
 
 /// Remembered rows, bytes; beyond, all are forgotten and it begins anew.
 const REMEMBERED_BYTES_MAX: usize = 64 << 20;

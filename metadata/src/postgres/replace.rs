@@ -172,33 +172,34 @@ impl Changed<'_> {
         let extents = inserted.parameters();
         let released = self.released.parameters(now_ms);
         let [_, release_fresh, drop_packed] = fresh::release(&released);
-        connection
-            .commit(&[
-                facts::release(release),
-                query(INSERT_OBJECTS, objects),
-                release_fresh,
-                drop_packed,
-                query(COUNT_REFERENCES, counts),
-                query(
-                    "DELETE FROM extents
-                     WHERE topic = $1 AND partition = $2 AND base_offset = ANY ($3)",
-                    delete,
-                ),
-                query(ExtentColumns::INSERT, &extents),
-                query(
-                    "UPDATE partitions SET version = version + 1, bytes = bytes + $3,
-                         fresh_from = $4
-                     WHERE topic = $1 AND partition = $2",
-                    update,
-                ),
-            ])
-            .await
+        let forget: Parameters<'_> = &[&topic, &index, &replacement.forgotten_aborts];
+        let mut changes = vec![
+            facts::release(release),
+            query(INSERT_OBJECTS, objects),
+            release_fresh,
+            drop_packed,
+            query(COUNT_REFERENCES, counts),
+            query(DELETE_EXTENTS, delete),
+            query(ExtentColumns::INSERT, &extents),
+            query(UPDATE_PARTITION, update),
+        ];
+        if !replacement.forgotten_aborts.is_empty() {
+            changes.push(query(FORGET_ABORTED, forget));
+        }
+        connection.commit(&changes).await
     }
 }
 
 /// New objects begin without references; the count follows in the same transaction.
 const INSERT_OBJECTS: &str = "INSERT INTO objects (id, key, size, live_bytes, fresh_extents)
     SELECT id, key, $3::bigint, 0, 0 FROM unnest($1::bigint[], $2::text[]) AS new (id, key)";
+const DELETE_EXTENTS: &str =
+    "DELETE FROM extents WHERE topic = $1 AND partition = $2 AND base_offset = ANY ($3)";
+const UPDATE_PARTITION: &str =
+    "UPDATE partitions SET version = version + 1, bytes = bytes + $3, fresh_from = $4
+     WHERE topic = $1 AND partition = $2";
+const FORGET_ABORTED: &str =
+    "DELETE FROM aborted WHERE topic = $1 AND partition = $2 AND last_offset = ANY ($3)";
 const COUNT_REFERENCES: &str = "UPDATE objects SET live_bytes = live_bytes + counted.bytes,
         dead_since_ms = CASE WHEN live_bytes + counted.bytes = 0 THEN $3::bigint END
     FROM unnest($1::text[], $2::bigint[]) AS counted (key, bytes)

@@ -75,13 +75,41 @@ pub(crate) fn state_of_row(row: &Row<'_>) -> SqlResult<PartitionState> {
     })
 }
 
+/// States in the order asked. Partitions that follow one another in their topic are one step each
+/// in a scan, where each would be a search: background jobs ask for all of them, time and again.
 pub(crate) fn partition_states(
     sql: &Connection,
     partitions: &[TopicPartition],
 ) -> SqlResult<Vec<Option<PartitionState>>> {
-    let state =
-        |partition: &TopicPartition| Ok(partition_row(sql, *partition)?.map(|row| row.state));
-    partitions.iter().map(state).collect()
+    let mut statement = sql.prepare_cached(
+        "SELECT version, log_start_offset, high_watermark, last_stable_offset, bytes, partition
+         FROM partitions WHERE topic = ?1 AND partition BETWEEN ?2 AND ?3 ORDER BY partition",
+    )?;
+    let mut states = Vec::with_capacity(partitions.len());
+    for run in partitions.chunk_by(is_next) {
+        let (first, last) = (run[0], run[run.len() - 1]);
+        let asked = (first.topic.0.as_bytes(), first.partition.0, last.partition.0);
+        let mut rows = statement.query(asked)?;
+        let mut found = rows.next()?;
+        for partition in run {
+            let state = match found {
+                Some(row) if row.get::<_, i32>(5)? == partition.partition.0 => {
+                    Some(state_of_row(row)?)
+                }
+                _ => None,
+            };
+            if state.is_some() {
+                found = rows.next()?;
+            }
+            states.push(state);
+        }
+    }
+    Ok(states)
+}
+
+/// Whether a partition is the next of the same topic.
+fn is_next(one: &TopicPartition, other: &TopicPartition) -> bool {
+    one.topic == other.topic && one.partition.0.checked_add(1) == Some(other.partition.0)
 }
 
 pub(crate) fn update_partition(

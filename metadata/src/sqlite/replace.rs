@@ -60,6 +60,12 @@ impl Replacer<'_> {
             log::insert_extent(sql, partition, extent, object)?;
             state.bytes += extent.bytes();
         }
+        let mut forget = sql.prepare_cached(
+            "DELETE FROM aborted WHERE topic = ?1 AND partition = ?2 AND last_offset = ?3",
+        )?;
+        for marker in &replacement.forgotten_aborts {
+            forget.execute((partition.topic.0.as_bytes(), partition.partition.0, marker))?;
+        }
         state.version += 1;
         log::update_partition(sql, partition, &state)?;
         Ok(ChangeOutcome::Applied)

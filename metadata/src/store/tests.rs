@@ -6,6 +6,7 @@ use crate::model::ModelBackend;
 use crate::rows::{AbortedInRange, MarkerFacts, MarkerOutcome};
 use crate::topics::{TopicChange, TopicCreation};
 use async_trait::async_trait;
+use kfs::PartitionIndex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -144,6 +145,25 @@ fn forgetful() -> (Arc<Forgetful>, MetadataStore) {
     let model = ModelBackend::new(env.clone());
     let backend = Arc::new(Forgetful { model, lost_answers: AtomicUsize::new(0) });
     (Arc::clone(&backend), MetadataStore::new(backend, env))
+}
+
+#[tokio::test]
+async fn changes_are_counted_by_kind_and_reads_are_not() {
+    let (_, store) = forgetful();
+    let created = store.create_topic("t", 1, 1, BTreeMap::new()).await.unwrap();
+    let TopicCreation::Created(topic) = created else {
+        panic!("the topic is ours");
+    };
+    let made = store.change_counts();
+    assert_eq!(made, ChangeCounts { facts: 1, ..ChangeCounts::default() });
+    let partition = TopicPartition { topic: topic.id, partition: PartitionIndex(0) };
+    store.partition_states(&[partition]).await.unwrap();
+    store.topics().await.unwrap();
+    assert_eq!(store.change_counts(), made);
+    // By another handle too, and by the backend itself.
+    let clone = store.clone();
+    clone.backend().advance_log_start(None, partition, 0).await.unwrap();
+    assert_eq!(store.change_counts(), ChangeCounts { upkeep: 1, ..made });
 }
 
 #[tokio::test]

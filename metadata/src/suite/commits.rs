@@ -8,6 +8,23 @@ fn refused(refusal: Refusal) -> BatchOutcome {
     BatchOutcome::Refused(refusal)
 }
 
+/// Commits a segment of one section twice: the second time nothing changes. Gives what became of
+/// its batches.
+async fn twice(
+    context: &Context,
+    broker: &Registration,
+    partition: TopicPartition,
+    batches: Vec<BatchFacts>,
+) -> Vec<BatchOutcome> {
+    let sent = segment(broker, context.unique(), vec![(partition, batches)]);
+    let first = context.commit(broker, &sent).await;
+    let (state, extents) = (context.state(partition).await, context.all_extents(partition).await);
+    assert_eq!(context.commit(broker, &sent).await, first, "a replay answers what was decided");
+    assert_eq!(context.state(partition).await, state, "and changes nothing");
+    assert_eq!(context.all_extents(partition).await, extents);
+    first.into_iter().flat_map(|section| section.batches).collect()
+}
+
 pub(super) async fn refused_batch_splits_a_section(context: &Context) {
     let (broker, partition, id) =
         (context.broker().await, context.partition().await, context.producer());
@@ -18,7 +35,7 @@ pub(super) async fn refused_batch_splits_a_section(context: &Context) {
         plain(1),
         idempotent(id, 0, 3, 2),
     ];
-    let outcomes = context.append(&broker, partition, batches).await;
+    let outcomes = twice(context, &broker, partition, batches).await;
     let expected =
         [accepted(0), accepted(2), refused(Refusal::OutOfOrderSequence), accepted(5), accepted(6)];
     assert_eq!(outcomes, expected);
@@ -38,11 +55,11 @@ pub(super) async fn duplicate_within_and_across_segments(context: &Context) {
     let (partition, id) = (context.partition().await, context.producer());
     let first = idempotent(id, 0, 0, 2);
     let next = idempotent(id, 0, 2, 1);
-    let twice = vec![first.clone(), first.clone(), next.clone()];
-    let outcomes = context.append(&one, partition, twice).await;
+    let doubled = vec![first.clone(), first.clone(), next.clone()];
+    let outcomes = twice(context, &one, partition, doubled).await;
     assert_eq!(outcomes, [accepted(0), duplicate(0), accepted(2)]);
     let again = vec![first, next, idempotent(id, 0, 3, 1)];
-    let outcomes = context.append(&other, partition, again).await;
+    let outcomes = twice(context, &other, partition, again).await;
     assert_eq!(outcomes, [duplicate(0), duplicate(2), accepted(3)]);
     assert_eq!(context.state(partition).await.unwrap().high_watermark, 4);
 }
@@ -206,6 +223,13 @@ pub(super) async fn partitions_and_their_order(context: &Context) {
         }
     }
     assert_eq!(context.store.partition_states(&[]).await.unwrap(), []);
+    // One after the other, beyond the end, and twice.
+    let runs = [one[0], one[1], one[2], missing, two[0], two[1], one[1], one[2], one[1]];
+    let states = context.store.partition_states(&runs).await.unwrap();
+    for (partition, state) in runs.iter().zip(states) {
+        assert_eq!(context.store.partition_states(&[*partition]).await.unwrap(), [state]);
+        assert_eq!(state.is_none(), *partition == missing);
+    }
 }
 
 pub(super) async fn wrong_input_is_refused(context: &Context) {

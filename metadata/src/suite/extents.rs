@@ -113,6 +113,7 @@ pub(super) async fn replacement(context: &Context) {
         sources: sources.clone(),
         replacement: vec![new.clone()],
         object_size: 200,
+        forgotten_aborts: Vec::new(),
     };
     let outcome = context.store.replace_extents(&broker.fence, &change).await.unwrap();
     assert_eq!(outcome, ChangeOutcome::Applied);
@@ -140,6 +141,7 @@ pub(super) async fn replacement_of_changed_sources(context: &Context) {
         sources: sources.to_vec(),
         replacement: vec![merged(sources, &key)],
         object_size: 200,
+        forgotten_aborts: Vec::new(),
     };
     let fence = &broker.fence;
     let replace =
@@ -150,6 +152,9 @@ pub(super) async fn replacement_of_changed_sources(context: &Context) {
     let mut gap = change(&sources);
     gap.sources.remove(1);
     assert_eq!(replace(gap).await.unwrap_err().kind(), ErrorKind::Invalid);
+    let mut beyond = change(&sources);
+    beyond.forgotten_aborts.push(sources[3].last_offset + 1);
+    assert_eq!(replace(beyond).await.unwrap_err().kind(), ErrorKind::Invalid);
     let mut longer = change(&sources);
     longer.replacement[0].last_offset += 1;
     assert_eq!(replace(longer).await.unwrap_err().kind(), ErrorKind::Invalid);
@@ -214,6 +219,7 @@ pub(super) async fn dead_objects_are_not_revived(context: &Context) {
         sources: extents[1..].to_vec(),
         replacement: vec![merged(&extents[1..], &key_of(&extents[0]))],
         object_size: 200,
+        forgotten_aborts: Vec::new(),
     };
     let error = context.store.replace_extents(&broker.fence, &change).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -248,7 +254,8 @@ pub(super) async fn markers_and_holes_come_back(context: &Context) {
         Extent { place: Place::Hole, ..sources[1].clone() },
         kept,
     ];
-    let change = Replacement { partition, sources, replacement, object_size: 200 };
+    let (object_size, forgotten_aborts) = (200, Vec::new());
+    let change = Replacement { partition, sources, replacement, object_size, forgotten_aborts };
     let outcome = context.store.replace_extents(&broker.fence, &change).await.unwrap();
     assert_eq!(outcome, ChangeOutcome::Applied);
     assert_eq!(context.all_extents(partition).await, change.replacement);

@@ -2,6 +2,7 @@
 //! has been replaced or given up.
 
 use super::*;
+use crate::compaction::CompactionMark;
 use crate::facts::{Check, Expect, Fence};
 use crate::groups::CommittedOffset;
 use crate::retention::UntimedMark;
@@ -20,6 +21,7 @@ async fn change_everything(store: &MetadataStore, topic: &Topic, other: &str) ->
         commit_ms: 5,
         expires_ms: None,
     };
+    let mark = CompactionMark { clean_until: 1, at_ms: 1, horizon_ms: None };
     let mut answers = vec![
         store.create_topic(other, 1, 1, BTreeMap::new()).await.map(drop),
         store.create_partitions(topic.id, 9).await.map(drop),
@@ -31,6 +33,7 @@ async fn change_everything(store: &MetadataStore, topic: &Topic, other: &str) ->
         store.delete_offsets(other, &[partition], None).await.map(drop),
         store.set_table_progress(topic.id, Some(Bytes::from_static(b"7"))).await.map(drop),
         store.set_untimed_mark(partition, Some(UntimedMark { end: 1, since_ms: 1 })).await,
+        store.set_compaction_mark(partition, Some(mark)).await,
         store.allocate_producer_ids(1).await.map(drop),
     ];
     answers.push(store.delete_topic(topic.id).await.map(drop));
@@ -50,6 +53,7 @@ async fn everything(store: &MetadataStore, topic: &Topic, other: &str) -> String
         store.offsets(other).await.unwrap(),
         store.table_progress(topic.id).await.unwrap(),
         store.untimed_marks().await.unwrap().get(&partition).copied(),
+        store.compaction_marks().await.unwrap().get(&partition).copied(),
     );
     format!("{parts:?}")
 }

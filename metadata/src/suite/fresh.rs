@@ -26,6 +26,7 @@ async fn merge(
         sources: sources.to_vec(),
         replacement: vec![new.clone()],
         object_size: 200,
+        forgotten_aborts: Vec::new(),
     };
     let outcome = context.store.replace_extents(&broker.fence, &replacement).await.unwrap();
     assert_eq!(outcome, ChangeOutcome::Applied);
@@ -207,6 +208,7 @@ pub(super) async fn search_by_time_across_the_border(context: &Context) {
             sources: sources.to_vec(),
             replacement: vec![new],
             object_size: 200,
+            forgotten_aborts: Vec::new(),
         }
     };
     for (merged_count, max_timestamp_ms) in [(0, 0), (3, 300), (5, 500)] {

@@ -321,8 +321,13 @@ async fn random_replacement(
     if random.one_in(5) {
         sources[0].max_timestamp_ms += 1;
     }
-    let change =
-        Replacement { partition, sources, replacement: vec![replacement], object_size: 10 };
+    let change = Replacement {
+        partition,
+        sources,
+        replacement: vec![replacement],
+        object_size: 10,
+        forgotten_aborts: Vec::new(),
+    };
     described(store.replace_extents(&world.broker.fence, &change).await)
 }
 
@@ -388,6 +393,7 @@ pub(super) fn moved(partition: TopicPartition, source: &Extent, key: String) -> 
         sources: vec![source.clone()],
         replacement,
         object_size: source.bytes(),
+        forgotten_aborts: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Cases of what stands once above every backend.
 
 use super::*;
+use crate::compaction::CompactionMark;
 use crate::deletion::DeletionStop;
 use crate::groups::{CommittedOffset, group_check};
 use crate::retention::UntimedMark;
@@ -268,6 +269,25 @@ pub(super) async fn untimed_marks(context: &Context) {
     assert_eq!(own().await, [(at(0), other), (at(11), one)]);
     store.set_untimed_mark(at(0), None).await.unwrap();
     store.set_untimed_mark(at(3), None).await.unwrap();
+    assert_eq!(own().await, [(at(11), one)]);
+}
+
+pub(super) async fn compaction_marks(context: &Context) {
+    let store = &context.store;
+    let topic = context.fresh_topic();
+    let at = |index| TopicPartition { topic, partition: PartitionIndex(index) };
+    let own = async || {
+        let all = store.compaction_marks().await.unwrap().into_iter();
+        all.filter(|(partition, _)| partition.topic == topic).collect::<Vec<_>>()
+    };
+    let one = CompactionMark { clean_until: 7, at_ms: 5, horizon_ms: None };
+    let other = CompactionMark { clean_until: i64::MAX, at_ms: -1, horizon_ms: Some(9) };
+    store.set_compaction_mark(at(0), Some(one)).await.unwrap();
+    store.set_compaction_mark(at(11), Some(one)).await.unwrap();
+    store.set_compaction_mark(at(0), Some(other)).await.unwrap();
+    assert_eq!(own().await, [(at(0), other), (at(11), one)]);
+    store.set_compaction_mark(at(0), None).await.unwrap();
+    store.set_compaction_mark(at(3), None).await.unwrap();
     assert_eq!(own().await, [(at(11), one)]);
 }
 

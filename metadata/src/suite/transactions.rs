@@ -383,9 +383,16 @@ pub(super) async fn markers_are_merged_and_dropped(context: &Context) {
         has_transactional: true,
     };
     let replacement = vec![merged];
-    let change = Replacement { partition, sources, replacement, object_size: 10 };
+    let told = async || {
+        let aborted = context.store.aborted(partition, 0, i64::MAX).await.unwrap();
+        aborted.iter().map(|aborted| aborted.last_offset).collect::<Vec<_>>()
+    };
+    assert_eq!(told().await, [3, 7, 11]);
+    let (object_size, forgotten_aborts) = (10, vec![7]);
+    let change = Replacement { partition, sources, replacement, object_size, forgotten_aborts };
     let made = context.store.replace_extents(&broker.fence, &change).await.unwrap();
     assert_eq!(made, ChangeOutcome::Applied);
+    assert_eq!(told().await, [3, 11]);
     let mut expected = turns(0, 4);
     expected.push((4, 7, false));
     expected.extend(turns(8, 12));

@@ -194,6 +194,29 @@ fn compaction_keeps_offsets_and_producer() {
 }
 
 #[test]
+fn a_batch_that_compaction_empties_has_kafkas_header() {
+    let producer = BatchBuilder::new().producer(ProducerId(5), ProducerEpoch(1), 40);
+    let builder = producer.transactional().codec(Codec::Gzip, None).delete_horizon(7_000);
+    let original = filled(builder, 5, 10, 1000);
+    let header = BatchHeader::parse(&original).unwrap();
+    assert!(header.has_delete_horizon() && header.base_timestamp_ms == 7_000);
+    let empty = empty_batch(&header);
+    assert_eq!(empty.len(), HEADER_LEN);
+    let view = BatchView::parse(&empty).unwrap();
+    view.verify_crc().unwrap();
+    let kept = BatchHeader {
+        batch_length: view.header.batch_length,
+        crc: view.header.crc,
+        attributes: 1 << 4,
+        base_timestamp_ms: -1,
+        record_count: 0,
+        ..header
+    };
+    assert_eq!(view.header, kept);
+    assert_eq!(view.records(LIMIT).unwrap().iter().count(), 0);
+}
+
+#[test]
 fn sequences_wrap_to_zero() {
     assert_eq!(add_sequence(i32::MAX, 1), 0);
     assert_eq!(add_sequence(i32::MAX - 1, 3), 1);

@@ -1,11 +1,13 @@
 //! Who uses the broker: producers, one with transactions, consumers, one who makes and deletes
-//! topics, one who deletes records, one whose records age, one who queries tables, a consumer
+//! topics, one who deletes records, one whose records age,
+//! one whose newest records are kept, one who queries tables, a consumer
 //! group's member, members that share a topic, and the clock.
 
 pub mod ager;
 pub mod churn;
 pub mod consumer;
 pub mod deleter;
+pub mod keeper;
 pub mod looker;
 pub mod member;
 pub mod producer;

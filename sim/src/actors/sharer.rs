@@ -23,7 +23,7 @@ pub const SESSION: Duration = Duration::from_secs(6);
 /// How often a member is told to send heartbeats, by the simulated brokers.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
 const HEARTBEAT_VERSION: i16 = 1;
-const REBALANCE_TIMEOUT_MS: i32 = 4_000;
+const REBALANCE_TIMEOUT: Duration = Duration::from_secs(4);
 const LEAVE: i32 = -1;
 /// Rounds in which a member leaves, falls silent, or hangs up; per mille.
 const LEAVES: u64 = 30;
@@ -134,7 +134,7 @@ impl Sharer {
     }
 
     fn take(&mut self, assignment: Option<Assignment>, sent: Instant) {
-        let before = self.owned.clone();
+        let (before, places_before) = (self.owned.clone(), self.places());
         if let Some(assignment) = assignment {
             let topics = assignment.topic_partitions.into_iter();
             let topics = topics.map(|topic| {
@@ -148,8 +148,12 @@ impl Sharer {
         self.context.model.count(|counts| counts.assigned += gained);
         self.context.note(&format!("{} has {places:?}", self.member));
         // What it must give up it stops reading at once, and says so with the next heartbeat.
+        // Where it falls silent before, the group has done with it after the rebalance timeout, as
+        // in Kafka, and with all that it holds.
+        let gives_up = !places_before.is_subset(&places);
+        let patience = if gives_up { SESSION.min(REBALANCE_TIMEOUT) } else { SESSION };
         let now = self.context.env.monotonic();
-        self.context.model.holds(&self.member, places, now, sent + SESSION);
+        self.context.model.holds(&self.member, places, now, sent + patience);
     }
 
     /// Leaves for good; the next heartbeat is another process's.
@@ -186,7 +190,7 @@ impl Sharer {
             TopicPartitions::default().with_topic_id(*topic).with_partitions(indexes)
         });
         request
-            .with_rebalance_timeout_ms(REBALANCE_TIMEOUT_MS)
+            .with_rebalance_timeout_ms(REBALANCE_TIMEOUT.as_millis() as i32)
             .with_subscribed_topic_names(Some(vec![topic_name(&self.topic)]))
             .with_topic_partitions(Some(owned.collect()))
     }

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use floe_env::{Env, Error, Lane, Result};
 use floe_iceberg_bridge::progress::Progress;
 use floe_metadata::facts::{Change, FactKey, Fence, PartitionChange, Write};
-use floe_metadata::rows::{ExtentPage, MarkerFacts, PartitionState, SegmentFacts};
+use floe_metadata::rows::{
+    Extent, ExtentPage, MarkerFacts, PartitionState, Place, Replacement, SegmentFacts,
+};
 use floe_store::{ObjectStore, PutOutcome};
 use kfs::TopicId;
 use std::sync::Arc;
@@ -40,6 +42,19 @@ impl Plant {
             batches.for_each(|batch| batch.producer = None);
         }
         segments
+    }
+
+    /// A replacement of extents as it is made; nothing where it is answered and not made.
+    pub fn replaced(self, mut replacement: Replacement) -> Option<Replacement> {
+        let bytes = |extents: &[Extent]| extents.iter().map(Extent::bytes).sum::<u64>();
+        if bytes(&replacement.replacement) < bytes(&replacement.sources) {
+            match self {
+                Self::CompactionIsForgotten => return None,
+                Self::CompactionTakesTooMuch => replacement.replacement[0].place = Place::Hole,
+                _ => {}
+            }
+        }
+        Some(replacement)
     }
 
     /// What a commit fails with which the store would make.

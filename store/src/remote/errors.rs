@@ -78,13 +78,28 @@ pub(super) fn is_outside(error: &object_store::Error) -> bool {
 
 /// The error of a call on `place`, which is an object's address or the store's.
 pub(super) fn explained(operation: Operation, place: &str, error: &object_store::Error) -> Error {
-    let text = error.to_string();
+    let text = with_causes(error);
     let status = status(&text);
     let transport = transport(error);
     let kind = kind(operation, status, transport, &text);
     let meaning = meaning(status, transport, &text);
     let message = format!("{} {place}: {meaning}", operation.doing());
     Error::new(kind, message).with_source(shortened(text))
+}
+
+/// An error's text and those of its causes, each once: what is wrong with a certificate or a name
+/// is said by the innermost only.
+fn with_causes(error: &object_store::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 fn kind(

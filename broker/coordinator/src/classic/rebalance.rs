@@ -1,7 +1,5 @@
 //! From one generation to the next: joining, the leader, the protocol, the time limits.
 
-use bytes::Bytes;
-
 use super::Group;
 use super::live::{InitialDelay, Turn};
 use super::message::{Joined, JoinedMember, Response};
@@ -175,7 +173,8 @@ impl Group {
         self.live.sync_deadline_ms = Some(turn.deadline_ms(timeout_ms));
     }
 
-    /// The assignment that is being computed will be of no use: held syncs end, old ones go.
+    /// The assignment that is being computed will be of no use: held syncs end. The old ones stay:
+    /// cooperative members go on with them.
     fn cancel_syncs(&mut self, turn: &mut Turn) {
         let mut answered = Vec::new();
         for (member_id, live) in &mut self.live.members {
@@ -183,9 +182,6 @@ impl Group {
                 turn.respond(token, Response::Sync(Err(GroupError::RebalanceInProgress)));
                 answered.push(member_id.clone());
             }
-        }
-        for member in self.record.members.values_mut() {
-            member.assignment = Bytes::new();
         }
         for member_id in answered {
             self.renew_session(&member_id, turn);

@@ -11,6 +11,9 @@ use super::partitions::Partitions;
 use bytes::{Buf, BufMut, Bytes};
 use std::collections::BTreeSet;
 
+#[cfg(test)]
+mod tests;
+
 /// The first version with owned partitions.
 const OWNED_SINCE: i16 = 1;
 /// The first version with a generation.
@@ -24,13 +27,16 @@ pub(super) struct Malformed;
 
 type Parsed<T> = Result<T, Malformed>;
 
+/// Topics by name, each with indexes. A name is kept once, however many indexes come with it: what
+/// is parsed takes no more memory than some multiple of its bytes.
+pub(super) type Named = Vec<(String, Vec<i32>)>;
+
 /// What a member of the classic protocol says with its join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Subscription {
     pub(super) version: i16,
     pub(super) topics: BTreeSet<String>,
-    /// Topic and index.
-    pub(super) owned: Vec<(String, i32)>,
+    pub(super) owned: Named,
     pub(super) rack_id: Option<String>,
 }
 
@@ -57,7 +63,7 @@ impl Subscription {
 }
 
 /// Topics and indexes of an assignment; none in empty bytes.
-pub(super) fn parse_assignment(mut bytes: &[u8]) -> Parsed<Vec<(String, i32)>> {
+pub(super) fn parse_assignment(mut bytes: &[u8]) -> Parsed<Named> {
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
@@ -86,11 +92,11 @@ pub(super) fn assignment(version: i16, assigned: &Partitions, topics: &TopicDire
 }
 
 /// Partitions by topic id; those of topics that are gone are left out.
-pub(super) fn by_id(named: &[(String, i32)], topics: &TopicDirectory) -> Partitions {
+pub(super) fn by_id(named: &[(String, Vec<i32>)], topics: &TopicDirectory) -> Partitions {
     let mut partitions = Partitions::new();
-    for (name, index) in named {
+    for (name, indexes) in named.iter().filter(|(_, indexes)| !indexes.is_empty()) {
         if let Some((id, _)) = topics.find(name) {
-            partitions.entry(id).or_default().insert(*index);
+            partitions.entry(id).or_default().extend(indexes);
         }
     }
     partitions
@@ -100,13 +106,15 @@ fn put_count(bytes: &mut Vec<u8>, count: usize) {
     bytes.put_i32(i32::try_from(count).unwrap_or(i32::MAX));
 }
 
-fn partitions_of(from: &mut &[u8]) -> Parsed<Vec<(String, i32)>> {
-    let mut partitions = Vec::new();
+fn partitions_of(from: &mut &[u8]) -> Parsed<Named> {
+    let mut partitions = Named::new();
     for _ in 0..count_of(from)? {
         let topic = text_of(from)?;
+        let mut indexes = Vec::new();
         for _ in 0..count_of(from)? {
-            partitions.push((topic.clone(), i32_of(from)?));
+            indexes.push(i32_of(from)?);
         }
+        partitions.push((topic, indexes));
     }
     Ok(partitions)
 }

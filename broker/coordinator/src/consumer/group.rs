@@ -1,7 +1,8 @@
 //! One consumer group: its parts, what an operator sets, and time.
 
+use super::TopicDirectory;
 use super::live::{Live, LiveMember, Turn};
-use super::record::{ConsumerRecord, FIRST_EPOCH, Member, MemberState};
+use super::record::{ConsumerRecord, FIRST_EPOCH, Member};
 use crate::GroupError;
 
 /// Which way a group with members may change its protocol: `group.consumer.migration.policy`.
@@ -98,10 +99,9 @@ impl ConsumerGroup {
         let mut group = Self { config, record, live: Live::default() };
         let turn = Turn::new(now_ms);
         for (member_id, member) in &group.record.members {
-            let is_asked = member.classic.is_none() && member.state == MemberState::Unrevoked;
             let live = LiveMember {
                 session_deadline_ms: turn.deadline_ms(group.session_timeout_ms(member)),
-                revoke_deadline_ms: is_asked.then(|| turn.deadline_ms(member.rebalance_timeout_ms)),
+                revoke_deadline_ms: member.revoke_deadline_ms(&turn),
                 rejoin_deadline_ms: None,
             };
             group.live.members.insert(member_id.clone(), live);
@@ -125,9 +125,12 @@ impl ConsumerGroup {
         self.live.is_dead
     }
 
-    /// Whether its next target may take a while to compute.
-    pub fn is_large(&self) -> bool {
-        let partitions: i64 = self.record.topics.values().map(|count| i64::from(*count)).sum();
+    /// Whether its next target may take a while to compute, or its topics to be looked up.
+    pub fn is_large(&self, topics: &TopicDirectory) -> bool {
+        let own = self.record.topics.values().map(|count| i64::from(*count)).sum();
+        // Which of the topics are its own is not known before they have been looked at.
+        let is_seen = self.live.seen_revision == Some(topics.revision());
+        let partitions: i64 = if is_seen { own } else { topics.partitions().max(own) };
         partitions >= LARGE_PARTITIONS
     }
 

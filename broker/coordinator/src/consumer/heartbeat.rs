@@ -133,7 +133,8 @@ impl ConsumerGroup {
         match self.live.statics.get(instance_id) {
             None => self.joiner(member_id),
             Some(holder) if holder == member_id => Ok(Sender::Member),
-            Some(holder) if self.member(holder)?.epoch == STATIC_LEAVE_EPOCH => {
+            // One of the classic protocol does not say that it goes.
+            Some(holder) if is_replaceable(self.member(holder)?) => {
                 Ok(Sender::SuccessorOf(holder.clone()))
             }
             Some(holder) => {
@@ -211,6 +212,11 @@ impl ConsumerGroup {
             live.revoke_deadline_ms = None;
         }
     }
+}
+
+/// Whether a new process may take a static member's place.
+fn is_replaceable(member: &Member) -> bool {
+    member.epoch == STATIC_LEAVE_EPOCH || member.classic.is_some()
 }
 
 /// A static member goes for a moment: what it is assigned stays its own until its session ends.

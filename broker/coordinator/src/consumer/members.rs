@@ -90,9 +90,9 @@ impl ConsumerGroup {
         turn: &mut Turn,
     ) {
         match sender {
-            Sender::Member => {}
+            Sender::Member => self.name_instance(member_id, instance_id),
             Sender::Stranger => self.add_member(member_id, instance_id, turn),
-            Sender::SuccessorOf(old_id) => self.replace_member(&old_id, member_id),
+            Sender::SuccessorOf(old_id) => self.replace_member(&old_id, member_id, turn),
         }
         // A static member that was away is back, with what it had.
         let member = self.record.members.get_mut(member_id);
@@ -131,7 +131,24 @@ impl ConsumerGroup {
         self.live.is_dirty = true;
     }
 
-    fn replace_member(&mut self, old_id: &str, new_id: &str) {
+    /// A member joins again under an instance id that nobody has.
+    fn name_instance(&mut self, member_id: &str, instance_id: Option<&str>) {
+        let Some(member) = self.record.members.get_mut(member_id) else { return };
+        if instance_id.is_none() || member.instance_id.as_deref() == instance_id {
+            return;
+        }
+        let instance_id = instance_id.map(str::to_owned);
+        let before = std::mem::replace(&mut member.instance_id, instance_id.clone());
+        if let Some(before) = before {
+            self.live.statics.remove(&before);
+        }
+        self.live.statics.extend(instance_id.map(|it| (it, member_id.to_owned())));
+        self.live.is_dirty = true;
+    }
+
+    fn replace_member(&mut self, old_id: &str, new_id: &str, turn: &mut Turn) {
+        // Who was in the group under the new id as somebody else is not any more.
+        self.remove_member(new_id, turn);
         self.release(old_id);
         self.live.members.remove(old_id);
         let Some(member) = self.record.members.remove(old_id) else { return };
@@ -150,6 +167,7 @@ impl ConsumerGroup {
     pub(super) fn update(&mut self, member_id: &str, change: Change, turn: &mut Turn) -> bool {
         let preferred = change.server_assignor.map(|_| self.preferred_assignor());
         let Some(member) = self.record.members.get_mut(member_id) else { return false };
+        let has_moved = member.classic.is_some() != change.classic.is_some();
         let mut is_changed = set(&mut member.client_id, Some(change.client_id));
         is_changed |= set(&mut member.client_host, Some(change.client_host));
         is_changed |= set(&mut member.classic, Some(change.classic));
@@ -165,7 +183,19 @@ impl ConsumerGroup {
         if is_reassigned {
             turn.is_epoch_due |= preferred != Some(self.preferred_assignor());
         }
+        if has_moved {
+            self.begin_deadlines(member_id, turn);
+        }
         is_resubscribed
+    }
+
+    /// A member speaks another protocol from now on, under which it has other deadlines.
+    fn begin_deadlines(&mut self, member_id: &str, turn: &Turn) {
+        let Some(member) = self.record.members.get(member_id) else { return };
+        let revoke_deadline_ms = member.revoke_deadline_ms(turn);
+        let live = self.live.members.entry(member_id.to_owned()).or_default();
+        live.rejoin_deadline_ms = None;
+        live.revoke_deadline_ms = revoke_deadline_ms;
     }
 
     /// Removes a member; what it held is free.

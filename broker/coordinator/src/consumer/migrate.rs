@@ -5,12 +5,13 @@ use super::embedded::{self, Subscription};
 use super::group::ConsumerConfig;
 use super::live::{LiveMember, Turn};
 use super::message::Refusal;
-use super::partitions::{Held, pairs};
+use super::partitions::{Held, Partitions, pairs};
 use super::record::{ClassicMember, Member, MemberState};
 use super::{ConsumerGroup, TopicDirectory, classic_members};
 use crate::GroupError;
 use crate::classic::{Group, GroupConfig, MovedGroup, MovedMember};
 use crate::protocol_metadata::CONSUMER_PROTOCOL_TYPE;
+use std::collections::btree_map::Entry;
 
 impl ConsumerGroup {
     /// A classic group's members in a consumer group, each with the partitions that its leader gave
@@ -43,21 +44,28 @@ impl ConsumerGroup {
         }
         let mut upgraded = Self::new(moved.group_id.clone(), config.clone(), moved.generation);
         let turn = Turn::new(now_ms);
+        let mut owners = Vec::with_capacity(moved.members.len());
         for member in &moved.members {
-            let taken = upgraded.take_over(member, topics, &turn);
-            taken.ok_or_else(|| refuse("the embedded consumer protocol is malformed"))?;
+            let owned = upgraded.take_over(member, topics, &turn);
+            let owned =
+                owned.ok_or_else(|| refuse("the embedded consumer protocol is malformed"))?;
+            owners.push((&member.member_id, owned));
+        }
+        for (member_id, owned) in owners {
+            upgraded.hold_owned(member_id, &owned);
         }
         Ok(upgraded)
     }
 
-    /// `None` if the member's subscription or assignment cannot be read, or another member has the
+    /// Takes a member over with what its leader gave it. What it said with its last join that it
+    /// owns; `None` if its subscription or assignment cannot be read, or another member has the
     /// same partition.
     fn take_over(
         &mut self,
         moved: &MovedMember,
         topics: &TopicDirectory,
         turn: &Turn,
-    ) -> Option<()> {
+    ) -> Option<Partitions> {
         let subscription = Subscription::parse(&moved.protocols.first()?.metadata).ok()?;
         let assigned = embedded::parse_assignment(&moved.assignment).ok()?;
         let target = embedded::by_id(&assigned, topics);
@@ -100,11 +108,28 @@ impl ConsumerGroup {
         };
         self.record.members.insert(moved.member_id.clone(), member);
         self.live.is_dirty = true;
-        Some(())
+        Some(embedded::by_id(&subscription.owned, topics))
+    }
+
+    /// Lets a member hold what it owned when it last joined, but for what others were given since.
+    /// In the middle of a rebalance a cooperative member still reads from that, although its
+    /// assignment is gone or smaller already; it gives it up when it joins the next time.
+    fn hold_owned(&mut self, member_id: &str, owned: &Partitions) {
+        let epoch = self.record.assignment_epoch;
+        let Some(member) = self.record.members.get_mut(member_id) else { return };
+        for (topic, index) in pairs(owned) {
+            if let Entry::Vacant(free) = self.live.holders.entry((topic, index)) {
+                free.insert(member_id.to_owned());
+                member.assigned.insert(topic, index, epoch);
+            }
+        }
     }
 
     /// The group as a classic one, which begins with a rebalance, if only members of the classic
     /// protocol are left and it may be moved.
+    ///
+    /// Its generation is the epoch of the last target, which is the greatest that any member was
+    /// told: until they join the next one, its members' heartbeats and commits are taken.
     pub(crate) fn to_classic(
         &self,
         config: &GroupConfig,
@@ -135,7 +160,7 @@ impl ConsumerGroup {
         });
         let moved = MovedGroup {
             group_id: self.record.group_id.clone(),
-            generation: self.record.epoch,
+            generation: self.record.assignment_epoch,
             protocol_type: CONSUMER_PROTOCOL_TYPE.to_owned(),
             members: moved.collect(),
         };

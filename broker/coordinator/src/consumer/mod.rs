@@ -34,6 +34,7 @@ mod migrate;
 mod offsets;
 mod partitions;
 mod pattern;
+mod re2;
 mod reconcile;
 mod record;
 mod topics;

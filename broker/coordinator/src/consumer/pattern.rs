@@ -1,14 +1,19 @@
 //! Subscriptions by regular expression, in RE2 syntax, matched against whole topic names.
 //!
 //! Expressions are run by the `regex` crate, whose syntax is RE2's but for a few things that are
-//! rewritten here: `\Q...\E` quotes, and `[`, `&&`, `--` and `~~` within a class are plain
-//! characters in RE2. Its time is linear in the name's length, and its memory bounded.
+//! rewritten ([`rewritten`]). Its time is linear in the name's length, and its memory bounded.
 
 use super::TopicDirectory;
+use super::re2::rewritten;
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::ErrorKind;
 use uuid::Uuid;
 
+#[cfg(test)]
+mod tests;
+
+/// A longer expression is refused, bytes: parsed, it takes some hundred times as much memory.
+const SOURCE_BYTES_MAX: usize = 64 << 10;
 /// A compiled expression that needs more memory is refused, bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
@@ -33,7 +38,10 @@ impl TopicPattern {
     /// # Errors
     /// Why it is none, in RE2's words.
     pub fn new(source: &str) -> Result<Self, &'static str> {
-        let plain = rewritten(source);
+        if source.len() > SOURCE_BYTES_MAX {
+            return Err("expression too large");
+        }
+        let plain = rewritten(source)?;
         if let Err(error) = regex_syntax::ast::parse::Parser::new().parse(&plain) {
             return Err(re2_words(error.kind()));
         }
@@ -78,39 +86,6 @@ impl Matches {
     pub(super) fn topics(&self) -> impl Iterator<Item = (Uuid, i32)> + '_ {
         self.topics.iter().copied()
     }
-}
-
-/// The expression with the same meaning for the `regex` crate.
-fn rewritten(source: &str) -> String {
-    let mut plain = String::with_capacity(source.len());
-    let mut rest = source;
-    let mut is_in_class = false;
-    while let Some(character) = rest.chars().next() {
-        if let Some(quoted) = rest.strip_prefix(r"\Q").filter(|_| !is_in_class) {
-            let (literal, after) = quoted.split_once(r"\E").unwrap_or((quoted, ""));
-            plain.push_str(&regex_syntax::escape(literal));
-            rest = after;
-            continue;
-        }
-        let mut taken = character.len_utf8();
-        if character == '\\' {
-            taken += rest[taken..].chars().next().map_or(0, char::len_utf8);
-        } else if !is_in_class && character == '[' {
-            is_in_class = true;
-            // A bracket that closes at once is a character of the class.
-            let opening = ["[^]", "[]", "[^", "["].into_iter().find(|it| rest.starts_with(it));
-            taken = opening.map_or(taken, str::len);
-        } else if is_in_class && rest.starts_with("[:") && rest.contains(":]") {
-            taken = rest.find(":]").map_or(taken, |end| end + 2);
-        } else if is_in_class && character == ']' {
-            is_in_class = false;
-        } else if is_in_class && matches!(character, '[' | '&' | '~') {
-            plain.push('\\');
-        }
-        plain.push_str(&rest[..taken]);
-        rest = &rest[taken..];
-    }
-    plain
 }
 
 fn re2_words(kind: &ErrorKind) -> &'static str {

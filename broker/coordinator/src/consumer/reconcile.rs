@@ -18,6 +18,15 @@ struct Step {
     revoking: Held,
 }
 
+impl Member {
+    /// Until when it must have given up what it is asked for now, if it is asked for something.
+    /// Members of the classic protocol are bound by the time for their next join instead.
+    pub(super) fn revoke_deadline_ms(&self, turn: &Turn) -> Option<i64> {
+        let is_asked = self.state == MemberState::Unrevoked && self.classic.is_none();
+        is_asked.then(|| turn.deadline_ms(self.rebalance_timeout_ms))
+    }
+}
+
 impl ConsumerGroup {
     /// Takes a member as far towards its target as it can go. True if what it is assigned changed.
     ///
@@ -93,9 +102,7 @@ impl ConsumerGroup {
         for place in member.held() {
             self.live.holders.insert(place, member_id.to_owned());
         }
-        // Members of the classic protocol are bound by the time for their next join.
-        let is_asked = member.state == MemberState::Unrevoked && member.classic.is_none();
-        let revoke_deadline_ms = is_asked.then(|| turn.deadline_ms(member.rebalance_timeout_ms));
+        let revoke_deadline_ms = member.revoke_deadline_ms(turn);
         if let Some(live) = self.live.members.get_mut(member_id) {
             live.revoke_deadline_ms = revoke_deadline_ms;
         }

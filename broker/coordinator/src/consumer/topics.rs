@@ -9,6 +9,7 @@ pub struct TopicDirectory {
     revision: u64,
     by_name: BTreeMap<String, (Uuid, i32)>,
     names: BTreeMap<Uuid, String>,
+    partitions: i64,
 }
 
 impl TopicDirectory {
@@ -17,6 +18,7 @@ impl TopicDirectory {
     pub fn new(revision: u64, topics: impl IntoIterator<Item = (String, Uuid, i32)>) -> Self {
         let mut directory = Self { revision, ..Self::default() };
         for (name, id, partitions) in topics {
+            directory.partitions = directory.partitions.saturating_add(i64::from(partitions));
             directory.names.insert(id, name.clone());
             directory.by_name.insert(name, (id, partitions));
         }
@@ -30,6 +32,11 @@ impl TopicDirectory {
 
     pub(super) fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// The number of partitions of all topics.
+    pub(super) fn partitions(&self) -> i64 {
+        self.partitions
     }
 
     /// Id and number of partitions.

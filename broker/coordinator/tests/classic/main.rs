@@ -2,6 +2,9 @@
 //!
 //! Where a test's name begins with that of a probe, its expectation is what Kafka 4.4 answered.
 
+#[path = "../shared/random.rs"]
+mod random_numbers;
+
 mod bench;
 mod commit;
 mod heartbeat;

@@ -13,33 +13,13 @@ use floe_coordinator::classic::{
 use uuid::Uuid;
 
 use crate::bench::{Bench, commit, config, join, leaver, protocols, sync};
+use crate::random_numbers::Random;
 
 /// Histories per run of the test.
 const SEEDS: u64 = 60;
 
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    fn one_in(&mut self, chances: usize) -> bool {
-        self.below(chances) == 0
-    }
-
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
-    }
+fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
+    &from[random.below(from.len())]
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,7 +43,7 @@ struct Client {
 impl Client {
     fn new(random: &mut Random, number: usize) -> Self {
         Self {
-            version: *random.pick(&[0, 3, 4, 8, 9]),
+            version: *pick(random, &[0, 3, 4, 8, 9]),
             instance_id: (number < 2).then(|| format!("instance-{number}")),
             metadata: &[("range", "m")],
             member_id: String::new(),
@@ -130,8 +110,8 @@ const METADATA: [&[(&str, &str)]; 3] =
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        let delay_ms = *random.pick(&[0, 0, 3_000]);
-        let members_max = *random.pick(&[3, 5, 100]);
+        let delay_ms = *pick(&mut random, &[0, 0, 3_000]);
+        let members_max = *pick(&mut random, &[3, 5, 100]);
         let config = GroupConfig {
             initial_rebalance_delay_ms: delay_ms,
             group_members_max: members_max,
@@ -158,7 +138,7 @@ impl World {
                 14 => self.leave(number),
                 15 if self.bench.stored.is_some() => self.restart(),
                 16 => {
-                    let ms = *self.random.pick(&[4_000, 11_000, 25_000]);
+                    let ms = *pick(&mut self.random, &[4_000, 11_000, 25_000]);
                     self.bench.advance(ms);
                 }
                 _ => {
@@ -376,20 +356,20 @@ impl World {
 /// A request of somebody who follows no protocol, with ids that exist, did exist, or never did.
 fn stranger(random: &mut Random, ids: &[String], generation: i32, token: ResponseToken) -> Event {
     let recent = &ids[ids.len().saturating_sub(8)..];
-    let member_id = if random.one_in(4) { random.pick(ids) } else { random.pick(recent) }.clone();
+    let member_id = if random.one_in(4) { pick(random, ids) } else { pick(random, recent) }.clone();
     let instance_id =
-        random.one_in(3).then(|| random.pick(&["instance-0", "instance-1", "x"]).to_string());
-    let generation = generation + *random.pick(&[0, 0, 0, 1, -1]);
+        random.one_in(3).then(|| pick(random, &["instance-0", "instance-1", "x"]).to_string());
+    let generation = generation + *pick(random, &[0, 0, 0, 1, -1]);
     match random.below(5) {
         0 => {
             let metadata =
-                if random.one_in(6) { &[("other", "o")] } else { *random.pick(&METADATA) };
+                if random.one_in(6) { &[("other", "o")] } else { *pick(random, &METADATA) };
             let request = JoinRequest {
-                version: *random.pick(&[0, 3, 4, 8, 9]),
+                version: *pick(random, &[0, 3, 4, 8, 9]),
                 instance_id,
                 protocols: protocols(metadata),
-                session_timeout_ms: *random.pick(&[6_000, 10_000, 5_999]),
-                rebalance_timeout_ms: *random.pick(&[-1, 0, 5_000, 20_000]),
+                session_timeout_ms: *pick(random, &[6_000, 10_000, 5_999]),
+                rebalance_timeout_ms: *pick(random, &[-1, 0, 5_000, 20_000]),
                 new_id: Uuid::from_u128(u128::from(token.0)),
                 ..join(&member_id)
             };

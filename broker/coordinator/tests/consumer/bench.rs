@@ -72,6 +72,9 @@ pub(crate) fn of_t(indexes: &[i32]) -> Partitions {
     }
 }
 
+/// Answers to requests, in order.
+pub(crate) type Answers = Vec<(ResponseToken, Response)>;
+
 #[derive(Clone)]
 pub(crate) struct Bench {
     pub(crate) rules: GroupRules,
@@ -119,7 +122,7 @@ impl Bench {
     }
 
     /// Applies an event as the shell does; the answers, in order.
-    pub(crate) fn apply(&mut self, event: Event) -> Vec<(ResponseToken, Response)> {
+    pub(crate) fn apply(&mut self, event: Event) -> Answers {
         let around = Surroundings { topics: &self.topics, rules: &self.rules, now_ms: self.now_ms };
         if self.group.is_none() {
             if let Some(answer) = answer_for_missing(GROUP, &event, &self.rules) {
@@ -148,11 +151,20 @@ impl Bench {
     }
 
     pub(crate) fn heartbeat(&mut self, request: HeartbeatRequest) -> Result<Heartbeat, Refusal> {
+        self.heartbeat_with_answers(request).0
+    }
+
+    /// The answer to a heartbeat, and the answers to others that come with it.
+    pub(crate) fn heartbeat_with_answers(
+        &mut self,
+        request: HeartbeatRequest,
+    ) -> (Result<Heartbeat, Refusal>, Answers) {
         let token = self.token();
         let answers = self.apply(Event::Heartbeat { token, request: Box::new(request) });
-        let mut own = answers.into_iter().filter(|(answered, _)| *answered == token);
-        match own.next() {
-            Some((_, Response::Heartbeat(answer))) => answer,
+        let (mut own, others): (Answers, Answers) =
+            answers.into_iter().partition(|(answered, _)| *answered == token);
+        match own.pop() {
+            Some((_, Response::Heartbeat(answer))) => (answer, others),
             other => panic!("no answer to a heartbeat: {other:?}"),
         }
     }
@@ -201,15 +213,22 @@ impl Bench {
 
     /// Lets time pass, with every tick that falls due.
     pub(crate) fn pass(&mut self, ms: i64) {
+        self.pass_and_answer(ms);
+    }
+
+    /// The same; the answers that were held until then.
+    pub(crate) fn pass_and_answer(&mut self, ms: i64) -> Answers {
+        let mut answers = Answers::new();
         let end_ms = self.now_ms + ms;
         while let Some(at_ms) = self.group.as_ref().and_then(Group::next_deadline_ms) {
             if at_ms > end_ms {
                 break;
             }
             self.now_ms = self.now_ms.max(at_ms);
-            self.apply(Event::Classic(classic::Event::Tick));
+            answers.extend(self.apply(Event::Classic(classic::Event::Tick)));
         }
         self.now_ms = end_ms;
+        answers
     }
 
     /// The broker dies, and another one takes up what is stored.

@@ -287,3 +287,21 @@ fn a_full_group_takes_nobody_else() {
     assert_eq!(bench.refused(joins("n")), (GroupError::GroupMaxSizeReached, message));
     bench.heartbeat(joins("m")).expect("joined again");
 }
+
+#[test]
+fn a_group_is_large_before_its_topics_are_looked_up() {
+    let mut bench = Bench::new(200);
+    bench.heartbeat(joins("m")).expect("joined");
+    bench.crash();
+    let is_large = |bench: &Bench| bench.group.as_ref().expect("a group").is_large(&bench.topics);
+    assert!(is_large(&bench));
+    bench.set_topics(&[("t", 1, 1), ("other", 2, 400)]);
+    assert!(is_large(&bench), "it may be subscribed to the other by now");
+    bench.pass(1_000);
+    bench.heartbeat(joins("m")).expect("joined");
+    assert!(!is_large(&bench));
+    let fresh = Bench::new(200);
+    let group =
+        floe_coordinator::consumer::ConsumerGroup::new("f".to_owned(), fresh.rules.consumer, 0);
+    assert!(group.is_large(&fresh.topics));
+}

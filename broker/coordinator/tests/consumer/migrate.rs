@@ -1,59 +1,15 @@
 //! Both protocols in one group, and groups that change from one to the other.
 
-use crate::bench::{Bench, GROUP, Member, beats, commits, joins, of_t};
-use bytes::{BufMut, Bytes};
+use crate::bench::{Bench, GROUP, Member, beats, commits, joins, of_instance, of_t};
+use crate::embedded::{assigned, assignment, classic_join, subscription};
+use bytes::Bytes;
 use floe_coordinator::GroupError;
 use floe_coordinator::classic::{
     self, CommitCheck, HeartbeatRequest, JoinRefusal, JoinRequest, Joined, LeaveRequest, Leaver,
-    Protocol, SyncRequest, Synced,
+    SyncRequest, Synced,
 };
 use floe_coordinator::consumer::{MigrationPolicy, Partitions};
 use uuid::Uuid;
-
-/// A subscription to `t`, with these partitions of it owned (version 1).
-fn subscription(owned: &[i32]) -> Bytes {
-    let mut bytes = Vec::new();
-    bytes.put_i16(1);
-    bytes.put_i32(1);
-    bytes.put_slice(b"\0\x01t");
-    bytes.put_i32(-1);
-    put_partitions(&mut bytes, owned);
-    Bytes::from(bytes)
-}
-
-fn assignment(assigned: &[i32]) -> Bytes {
-    let mut bytes = Vec::new();
-    bytes.put_i16(1);
-    put_partitions(&mut bytes, assigned);
-    bytes.put_i32(-1);
-    Bytes::from(bytes)
-}
-
-fn put_partitions(bytes: &mut Vec<u8>, indexes: &[i32]) {
-    if indexes.is_empty() {
-        return bytes.put_i32(0);
-    }
-    bytes.put_i32(1);
-    bytes.put_slice(b"\0\x01t");
-    bytes.put_i32(i32::try_from(indexes.len()).expect("few"));
-    indexes.iter().for_each(|index| bytes.put_i32(*index));
-}
-
-/// A consumer of the classic protocol that joins.
-fn classic_join(member_id: &str, metadata: Bytes) -> JoinRequest {
-    JoinRequest {
-        version: 9,
-        member_id: member_id.to_owned(),
-        instance_id: None,
-        client_id: "old".to_owned(),
-        client_host: "/127.0.0.1".to_owned(),
-        new_id: Uuid::from_u128(7),
-        session_timeout_ms: 10_000,
-        rebalance_timeout_ms: 20_000,
-        protocol_type: "consumer".to_owned(),
-        protocols: vec![Protocol { name: "range".to_owned(), metadata }],
-    }
-}
 
 fn join(bench: &mut Bench, request: JoinRequest) -> Result<Joined, JoinRefusal> {
     match bench.classic(|token| classic::Event::Join { token, request }) {
@@ -163,12 +119,137 @@ fn classic_consumer_joins_a_consumer_group() {
 
     bench.heartbeat(beats("one", -1)).expect("left");
     assert_eq!((bench.kind(), bench.state()), ("classic", "PreparingRebalance"));
-    assert_eq!(
-        classic_beat(&mut bench, &member_id, joined.generation),
-        Err(GroupError::IllegalGeneration)
-    );
-    let joined = join(&mut bench, classic_join(&member_id, subscription(&[1]))).expect("joined");
-    assert_eq!(joined.leader, member_id);
+    assert_eq!(classic_beat(&mut bench, &member_id, joined.generation), rebalance);
+    let last = CommitCheck { version: 8, ..commits(&member_id, joined.generation, &[1]) };
+    assert_eq!(bench.commit(last.clone()), Ok(()), "what it has read is not lost");
+    let again = join(&mut bench, classic_join(&member_id, subscription(&[1]))).expect("joined");
+    assert_eq!(again.leader, member_id);
+    assert!(again.generation > joined.generation);
+    assert_eq!(bench.commit(last), Err(GroupError::IllegalGeneration));
+}
+
+#[test]
+fn a_silent_consumer_leaves_a_classic_group_whose_members_may_commit() {
+    let mut bench = Bench::new(2);
+    Member::new("one").settle(&mut bench);
+    let old = JoinRequest { version: 3, ..classic_join("", subscription(&[])) };
+    let joined = join(&mut bench, old).expect("joined");
+    sync(&mut bench, &joined, &[]).expect("synced");
+    for _ in 0..9 {
+        bench.pass(5_000);
+        let _ = classic_beat(&mut bench, &joined.member_id, joined.generation);
+    }
+    assert_eq!((bench.kind(), bench.state()), ("classic", "PreparingRebalance"));
+    let commit = CommitCheck { version: 8, ..commits(&joined.member_id, joined.generation, &[]) };
+    assert_eq!(bench.commit(commit), Ok(()));
+}
+
+#[test]
+fn a_refused_classic_join_leaves_an_empty_consumer_group_as_it_is() {
+    let mut bench = Bench::new(2);
+    Member::new("one").settle(&mut bench);
+    bench.heartbeat(beats("one", -1)).expect("left");
+    let unknown = join(&mut bench, classic_join("nobody", subscription(&[])));
+    assert_eq!(unknown.expect_err("refused").error, GroupError::UnknownMemberId);
+    let mut hasty = classic_join("", subscription(&[]));
+    hasty.session_timeout_ms = 1;
+    let refused = join(&mut bench, hasty).expect_err("refused");
+    assert_eq!(refused.error, GroupError::InvalidSessionTimeout);
+    assert_eq!((bench.kind(), bench.state()), ("consumer", "Empty"));
+}
+
+/// A cooperative member that has both partitions, and another one; they have joined generation 2.
+fn two_cooperative_members() -> (Bench, Joined) {
+    let (mut bench, leader) = classic_group(subscription(&[]));
+    join_old_and_wait(&mut bench, 8);
+    let again = join(&mut bench, classic_join(&leader.member_id, subscription(&[0, 1])));
+    (bench, again.expect("joined"))
+}
+
+/// Somebody joins whose answer is held.
+fn join_old_and_wait(bench: &mut Bench, number: u128) {
+    let (token, new_id) = (bench.token(), Uuid::from_u128(number));
+    let request = JoinRequest { version: 3, new_id, ..classic_join("", subscription(&[])) };
+    let event = classic::Event::Join { token, request };
+    assert_eq!(bench.apply(floe_coordinator::group::Event::Classic(event)), []);
+}
+
+/// Nobody else gets what the member still reads, until it has joined without it.
+fn gives_up_first(mut bench: Bench, member_id: &str) {
+    let held = |bench: &Bench| {
+        let mut members = bench.view().members.into_iter();
+        members.find(|member| member.member_id == member_id).expect("a member").assigned
+    };
+    let mut one = Member::new("one");
+    one.beat(&mut bench);
+    assert_eq!((bench.kind(), one.owned.clone()), ("consumer", Partitions::new()));
+    assert_eq!(held(&bench), of_t(&[0, 1]));
+    let owning = classic_join(member_id, subscription(&[0, 1]));
+    let told = join(&mut bench, owning).expect("joined");
+    let kept = sync(&mut bench, &told, &[]).expect("synced");
+    one.settle(&mut bench);
+    assert!(one.owned.is_empty(), "the other was told to give it up, and has not yet");
+    let kept: Vec<i32> = assigned(&kept.assignment).into_iter().collect();
+    assert_eq!(kept.len(), 1);
+    let joined = join(&mut bench, classic_join(member_id, subscription(&kept))).expect("joined");
+    assert!(joined.generation > told.generation, "it has given it up");
+    assert_eq!(held(&bench), of_t(&kept));
+}
+
+#[test]
+fn an_upgrade_in_a_rebalance_takes_nothing_from_a_cooperative_member() {
+    let (mut bench, joined) = two_cooperative_members();
+    // The assignment of generation 2 never comes.
+    join_old_and_wait(&mut bench, 9);
+    gives_up_first(bench, &joined.member_id);
+}
+
+#[test]
+fn an_upgrade_after_a_lost_sync_takes_nothing_from_a_cooperative_member() {
+    let (mut bench, joined) = two_cooperative_members();
+    let member_id = joined.member_id.clone();
+    // The answer, which says that the member is to give 1 up, is lost.
+    sync(&mut bench, &joined, &[(&member_id, assignment(&[0]))]).expect("synced");
+    gives_up_first(bench, &member_id);
+}
+
+#[test]
+fn a_static_classic_member_comes_back_with_the_newer_protocol() {
+    let mut bench = Bench::new(2);
+    let instance_id = Some("i".to_owned());
+    let old = JoinRequest { instance_id, ..classic_join("", subscription(&[])) };
+    let joined = join(&mut bench, old).expect("joined");
+    sync(&mut bench, &joined, &[(&joined.member_id, assignment(&[0, 1]))]).expect("synced");
+    // It stopped without a word, as static members do.
+    let back = bench.heartbeat(of_instance(joins("new"), "i")).expect("took its place");
+    assert_eq!((bench.kind(), back.assignment), ("consumer", Some(of_t(&[0, 1]))));
+    let members = bench.view().members;
+    assert_eq!((members.len(), members[0].member_id.as_str()), (1, "new"));
+    let request = HeartbeatRequest {
+        member_id: joined.member_id,
+        instance_id: Some("i".to_owned()),
+        generation: joined.generation,
+    };
+    match bench.classic(|token| classic::Event::Heartbeat { token, request }) {
+        Some(classic::Response::Heartbeat(answer)) => {
+            assert_eq!(answer, Err(GroupError::FencedInstanceId));
+        }
+        other => panic!("no answer to a heartbeat: {other:?}"),
+    }
+}
+
+#[test]
+fn a_member_that_changes_its_protocol_has_the_deadlines_of_the_new_one() {
+    let (mut bench, joined) = classic_group(subscription(&[]));
+    bench.heartbeat(joins("one")).expect("joined");
+    let rebalance = Err(GroupError::RebalanceInProgress);
+    assert_eq!(classic_beat(&mut bench, &joined.member_id, joined.generation), rebalance);
+    let mut moved = Member::new(&joined.member_id);
+    for _ in 0..6 {
+        moved.settle(&mut bench);
+        bench.pass(5_000);
+    }
+    assert!(bench.view().members.iter().any(|member| member.member_id == moved.id));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! come, grow and go, and brokers die.
 
 use crate::bench::{Bench, Member, beats, joins};
+use crate::random_numbers::Random;
 use floe_coordinator::consumer::{HeartbeatRequest, Partitions};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -10,23 +11,6 @@ use uuid::Uuid;
 const SEEDS: u64 = 40;
 const STEPS: usize = 300;
 const MEMBERS: usize = 6;
-
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-}
 
 /// A member with a subscription of its own.
 struct Client {
@@ -50,9 +34,9 @@ impl Client {
         Self {
             member: Member::new(&format!("m{number}")),
             topics,
-            regex: (random.below(4) == 0).then(|| "[bd]".to_owned()),
+            regex: random.one_in(4).then(|| "[bd]".to_owned()),
             instance_id: (number < 2).then(|| format!("i{number}")),
-            assignor: if random.below(4) == 0 { "range" } else { "uniform" },
+            assignor: if random.one_in(4) { "range" } else { "uniform" },
             spoke_ms: 0,
         }
     }
@@ -104,7 +88,7 @@ impl World {
         let name = ["a", "b", "c", "d"][self.random.below(4)];
         let id = self.next_topic;
         match self.topics.get_mut(name) {
-            Some((_, count)) if self.random.below(2) == 0 => *count += 1,
+            Some((_, count)) if self.random.one_in(2) => *count += 1,
             Some(_) => {
                 self.topics.remove(name);
             }
@@ -145,7 +129,7 @@ impl World {
 
     fn leave(&mut self, number: usize) {
         let client = &mut self.clients[number];
-        let epoch = if client.instance_id.is_some() && self.random.below(2) == 0 { -2 } else { -1 };
+        let epoch = if client.instance_id.is_some() && self.random.one_in(2) { -2 } else { -1 };
         let mut request = beats(&client.member.id, epoch);
         request.instance_id.clone_from(&client.instance_id);
         let _ = self.bench.heartbeat(request);

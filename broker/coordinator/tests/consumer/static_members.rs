@@ -1,6 +1,6 @@
 //! Static members: one instance id, one member at a time.
 
-use crate::bench::{Bench, beats, joins, of_instance, of_t};
+use crate::bench::{Bench, Member, beats, joins, of_instance, of_t};
 use floe_coordinator::GroupError;
 use floe_coordinator::consumer::HeartbeatRequest;
 
@@ -71,4 +71,46 @@ fn what_a_static_member_had_to_give_up_is_free_when_it_goes() {
     assert_eq!(answer.assignment, Some(of_t(&[1])));
     let back = bench.heartbeat(of_instance(joins("next"), "i")).expect("back");
     assert_eq!(back.assignment, Some(of_t(&[0])));
+}
+
+#[test]
+fn a_member_that_takes_a_static_place_gives_up_what_it_had() {
+    let (mut bench, epoch) = settled();
+    bench.pass(1_000);
+    let (mut one, mut two) = (Member::new("one"), Member::new("two"));
+    (one.epoch, one.owned) = (epoch, of_t(&[0, 1]));
+    two.settle(&mut bench);
+    for _ in 0..2 {
+        let told = bench.heartbeat(of_instance(one.request(), "i"));
+        one.take(told);
+        two.settle(&mut bench);
+    }
+    assert_eq!((one.owned.clone(), two.owned.clone()), (of_t(&[0]), of_t(&[1])));
+    bench.heartbeat(of_instance(beats("one", -2), "i")).expect("away");
+    bench.pass(1_000);
+    let mut place = bench.heartbeat(of_instance(joins("two"), "i")).expect("took the place");
+    for _ in 0..3 {
+        bench.pass(1_000);
+        let beat = of_instance(beats("two", place.member_epoch), "i");
+        place = bench.heartbeat(beat).expect("a member");
+    }
+    let members = bench.view().members;
+    assert_eq!((members.len(), members[0].assigned.clone()), (1, of_t(&[0, 1])));
+}
+
+#[test]
+fn a_member_may_name_its_instance_when_it_joins_again() {
+    let mut bench = Bench::new(2);
+    bench.heartbeat(joins("m")).expect("joined");
+    for instance_id in ["i", "j"] {
+        let named = bench.heartbeat(of_instance(joins("m"), instance_id)).expect("joined again");
+        let beat = of_instance(beats("m", named.member_epoch), instance_id);
+        assert_eq!(bench.heartbeat(beat).expect("its own").member_epoch, named.member_epoch);
+        let member = bench.view().members.remove(0);
+        assert_eq!(member.instance_id.as_deref(), Some(instance_id));
+    }
+    bench.crash();
+    let (error, _) = bench.refused(of_instance(joins("n"), "j"));
+    assert_eq!(error, GroupError::UnreleasedInstanceId);
+    bench.heartbeat(of_instance(joins("n"), "i")).expect("that one is free again");
 }

@@ -2,6 +2,9 @@
 //! walks of clients that lose answers, beside a zombie.
 #![allow(clippy::unwrap_used, reason = "test code: a failed expectation ends the test")]
 
+#[path = "../shared/random.rs"]
+mod random_numbers;
+
 mod end;
 mod init;
 mod participants;

@@ -2,6 +2,7 @@
 //! says what the client said before it was fenced, time-outs. A model notes how each transaction of
 //! the client ended, by what was ended; the client must never be told otherwise.
 
+use crate::random_numbers::Random;
 use crate::{NEW_PRODUCER, partition, sender};
 use floe_coordinator::transactions::{
     EPOCH_MAX, EndRequest, EndStep, InitRequest, InitStep, Sender, TransactionError,
@@ -13,23 +14,6 @@ use kfs::ProducerId;
 /// Walks per run of the test, and steps of each.
 const SEEDS: u64 = 200;
 const STEPS: usize = 400;
-
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn one_in(&mut self, chances: u64) -> bool {
-        self.next().is_multiple_of(chances)
-    }
-}
 
 /// The store and what has happened in it.
 struct World {

@@ -4,7 +4,7 @@
 //! then ask DescribeGroups.
 
 use super::{Handled, RequestContext, api};
-use crate::authorized_operations::{GROUP_OPERATIONS, OPERATIONS_UNKNOWN};
+use crate::authorized_operations::{GROUP_OPERATIONS, if_asked};
 use crate::broker::Broker;
 use crate::error_codes::group_code;
 use crate::groups::Described;
@@ -33,11 +33,8 @@ async fn handle(
     let mut groups = Vec::with_capacity(request.group_ids.len());
     for group_id in request.group_ids {
         let described = describe(&broker, context.version, &group_id).await;
-        let operations = if request.include_authorized_operations && described.error_code == 0 {
-            GROUP_OPERATIONS
-        } else {
-            OPERATIONS_UNKNOWN
-        };
+        let is_asked = request.include_authorized_operations && described.error_code == 0;
+        let operations = if_asked(is_asked, GROUP_OPERATIONS);
         groups.push(described.with_group_id(group_id).with_authorized_operations(operations));
     }
     context.reply(&ConsumerGroupDescribeResponse::default().with_groups(groups))

@@ -4,7 +4,7 @@
 //! brokers, of which there are none. Every broker can do what a controller does, and names itself.
 
 use super::{Handled, RequestContext, api};
-use crate::authorized_operations::{CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN};
+use crate::authorized_operations::{CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN, if_asked};
 use crate::broker::Broker;
 use floe_wire::ErrorCode;
 use floe_wire::messages::describe_cluster_response::DescribeClusterBroker;
@@ -35,15 +35,11 @@ async fn handle(
         .with_host(StrBytes::from_string(identity.host.clone()))
         .with_port(identity.port.into())
         .with_rack(identity.rack.clone().map(StrBytes::from_string));
-    let operations = if request.include_cluster_authorized_operations {
-        CLUSTER_OPERATIONS
-    } else {
-        OPERATIONS_UNKNOWN
-    };
+    let is_asked = request.include_cluster_authorized_operations;
     let response = response
         .with_controller_id(BrokerId(identity.node_id))
         .with_brokers(vec![this])
-        .with_cluster_authorized_operations(operations);
+        .with_cluster_authorized_operations(if_asked(is_asked, CLUSTER_OPERATIONS));
     context.reply(&response)
 }
 

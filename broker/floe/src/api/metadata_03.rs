@@ -5,7 +5,9 @@
 //! there. The leader epoch is 0 for ever.
 
 use super::{Handled, RequestContext, api};
-use crate::authorized_operations::{CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN, TOPIC_OPERATIONS};
+use crate::authorized_operations::{
+    CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN, TOPIC_OPERATIONS, if_asked,
+};
 use crate::broker::Broker;
 use crate::error_codes::error_code;
 use crate::topic_names;
@@ -36,11 +38,7 @@ async fn handle(broker: Arc<Broker>, context: RequestContext, request: MetadataR
         None => true,
         Some(topics) => context.version == 0 && topics.is_empty(),
     };
-    let operations = if request.include_topic_authorized_operations {
-        TOPIC_OPERATIONS
-    } else {
-        OPERATIONS_UNKNOWN
-    };
+    let operations = if_asked(request.include_topic_authorized_operations, TOPIC_OPERATIONS);
     let topics = if wants_all {
         if let Err(error) = broker.topics.refresh().await {
             tracing::warn!(%error, "topics are as last read");
@@ -70,11 +68,8 @@ async fn handle(broker: Arc<Broker>, context: RequestContext, request: MetadataR
         topics
     };
     // Only versions 8 to 10 have the field in their requests.
-    let cluster_operations = if request.include_cluster_authorized_operations {
-        CLUSTER_OPERATIONS
-    } else {
-        OPERATIONS_UNKNOWN
-    };
+    let is_asked = request.include_cluster_authorized_operations;
+    let cluster_operations = if_asked(is_asked, CLUSTER_OPERATIONS);
     let cluster = with_cluster(&broker, &context);
     context
         .reply(&cluster.with_topics(topics).with_cluster_authorized_operations(cluster_operations))

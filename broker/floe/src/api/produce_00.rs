@@ -99,7 +99,10 @@ async fn handle(broker: Arc<Broker>, context: RequestContext, request: ProduceRe
                 accepted.batches.push(batch);
                 accepted.append_times.push(append_time_ms);
             }
-            Err(refused) => answer.refuse(place, refused),
+            Err(refused) => {
+                complain(&broker, &context, &answer, place, &refused);
+                answer.refuse(place, refused);
+            }
         }
     }
     let timeout = Duration::from_millis(request.timeout_ms.max(0).unsigned_abs().into());
@@ -142,6 +145,8 @@ fn finish(context: &RequestContext, acks: i16, answer: Answer) -> Handled {
 struct Refused {
     code: ErrorCode,
     message: Option<String>,
+    /// What is wrong with the batch, for the log.
+    fault: Option<BatchError>,
     records: BadRecords,
     /// Found in the records, and so by the log: Kafka then tells the log start.
     log_start_offset: i64,
@@ -157,8 +162,25 @@ enum BadRecords {
 
 impl Refused {
     fn code(code: ErrorCode) -> Self {
-        Self { code, message: None, records: BadRecords::None, log_start_offset: -1 }
+        Self { code, message: None, fault: None, records: BadRecords::None, log_start_offset: -1 }
     }
+}
+
+/// Tells of records that are not taken.
+fn complain(
+    broker: &Broker,
+    context: &RequestContext,
+    answer: &Answer,
+    (at, partition): Place,
+    refused: &Refused,
+) {
+    let Some(left_out) = broker.complaints.line() else { return };
+    let (host, client, code) = (&context.client_host, &*context.client_id, refused.code.name());
+    let (topic, id) = &answer.names[at];
+    let fault = refused.fault.as_ref().map(ToString::to_string).unwrap_or_default();
+    tracing::warn!(
+        %host, client, topic = topic.as_str(), %id, partition, code, fault, left_out, "batch refused"
+    );
 }
 
 /// One partition's part of a request.
@@ -256,7 +278,11 @@ fn refuse_block(records: &[u8], error: &BatchError) -> Refused {
     let is_too_short = |bytes: [u8; 4]| i32::from_be_bytes(bytes) < OLDEST_LENGTH_MIN;
     let has_message =
         matches!(error, BatchError::UnknownMagic(_)) || first_length.is_some_and(is_too_short);
-    Refused { message: has_message.then(|| error.to_string()), ..Refused::code(batch_code(error)) }
+    Refused {
+        message: has_message.then(|| error.to_string()),
+        fault: Some(error.clone()),
+        ..Refused::code(batch_code(error))
+    }
 }
 
 /// How many records a batch says that it has.
@@ -270,8 +296,8 @@ fn refuse_batch(
     stated_records: u32,
     error: BatchError,
 ) -> Refused {
-    tracing::debug!(%partition, %error, "batch refused");
     let code = batch_code(&error);
+    let fault = Some(error.clone());
     let is_from_records = matches!(code, ErrorCode::InvalidRecord | ErrorCode::InvalidTimestamp);
     let known = broker.log.known_state(partition).filter(|_| is_from_records);
     let records = match error {
@@ -283,6 +309,7 @@ fn refuse_batch(
     Refused {
         code,
         message: (!matches!(records, BadRecords::None)).then(|| message.to_owned()),
+        fault,
         records,
         log_start_offset: known.map_or(-1, |state| state.log_start_offset),
     }

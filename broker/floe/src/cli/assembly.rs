@@ -23,6 +23,10 @@ pub trait Assembly: Send + Sync + 'static {
     /// has it. Answers what was found, in a few words.
     async fn check_metadata(&self, env: &Env, config: &Config) -> Result<String>;
 
+    /// Asks the catalog that tables are committed to, if it is not the embedded one (else `None`).
+    /// Answers what was found, in a few words.
+    async fn check_catalog(&self, env: &Env, config: &Config) -> Result<Option<String>>;
+
     /// Lists what is in the bucket under the cluster's root and compares it with the metadata
     /// store; changes nothing, but that `allows_deletion` lets objects be deleted again that a
     /// restore has kept. `progress` is told from time to time how far it is. Called only
@@ -41,11 +45,21 @@ pub trait Assembly: Send + Sync + 'static {
 
     /// Makes the cluster's tables and their topics known to a metadata store that has lost them, or
     /// is new. Answers what became of each table.
-    async fn recover_tables(&self, env: &Env, config: &Config) -> Result<Vec<RecoveredTable>>;
+    async fn recover_tables(
+        &self,
+        env: &Env,
+        config: &Config,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<Vec<RecoveredTable>>;
 
     /// Writes the addresses of tables anew in a store that was moved. Answers what was done, in a
     /// sentence.
-    async fn relocate(&self, env: &Env, config: &Config) -> Result<String>;
+    async fn relocate(
+        &self,
+        env: &Env,
+        config: &Config,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<String>;
 }
 
 /// What a running broker is handed.
@@ -80,6 +94,8 @@ pub struct Reconciliation {
     pub problems: Vec<String>,
     /// What is worth knowing, such as bytes that the next clean-up removes.
     pub notes: Vec<String>,
+    /// Partitions that keep records which retention should have taken, a line each.
+    pub kept: Vec<String>,
     /// Whether objects are deleted.
     pub deletion: Deletion,
 }

@@ -5,13 +5,13 @@
 use super::arguments::DoctorArguments;
 use super::assembly::{Assembly, Deletion, Reconciliation};
 use super::client::Client;
-use super::{Failure, Outcome, print, print_json, runtime};
+use super::remote::all_topics;
+use super::{Failure, Outcome, print, print_json, progress, runtime};
 use crate::config::{Address, Config, Machine};
-use crate::http::StatusView;
+use crate::http::{StatusView, TopicView};
 use crate::text::{bytes, plain};
 use floe_env::{Env, Error, ErrorKind};
 use serde::Serialize;
-use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -56,6 +56,7 @@ pub(super) fn run(arguments: DoctorArguments, assembly: Arc<dyn Assembly>) -> Ou
     let findings = runtime::run_command(async |env| {
         examine(&env, &config, assembly.as_ref(), arguments.reconcile).await
     })?;
+    progress::clear();
     if arguments.json {
         print_json(&findings)?;
     } else {
@@ -84,8 +85,11 @@ pub(super) async fn examine(
     let both_opened = store.is_ok() && metadata.is_ok();
     findings.push(opened("store", store));
     findings.push(opened("metadata", metadata));
+    if let Some(catalog) = assembly.check_catalog(env, config).await.transpose() {
+        findings.push(opened("catalog", catalog));
+    }
     if both_opened {
-        let reconciled = assembly.reconcile(env, config, reconciles, &progress).await;
+        let reconciled = assembly.reconcile(env, config, reconciles, &progress::show).await;
         match reconciled {
             Ok(reconciled) => findings.extend(compared(reconciled)),
             Err(error) => {
@@ -96,16 +100,11 @@ pub(super) async fn examine(
         let text = "not compared with the metadata: a store could not be opened";
         findings.push(Finding::new("objects", Level::Warning, text));
     }
-    findings
-}
-
-/// Overwrites one line of a terminal; says nothing to a file.
-fn progress(text: String) {
-    let mut stderr = std::io::stderr();
-    if stderr.is_terminal() {
-        // Nobody depends on seeing it.
-        let _ = write!(stderr, "\r\x1b[K{}", plain(&text));
+    // The stores of a broker that runs cannot always be opened, but it knows better.
+    if running.is_some() && !both_opened {
+        findings.push(kept_by_running(env, http).await);
     }
+    findings
 }
 
 fn check_memory(config: &Config, machine: Machine) -> Finding {
@@ -154,6 +153,33 @@ async fn running_broker(env: &Env, http: &Address) -> Option<StatusView> {
     client.get("/v1/status").await.ok().flatten()
 }
 
+/// What the broker that runs says of records that it keeps for longer than asked.
+async fn kept_by_running(env: &Env, http: &Address) -> Finding {
+    let topics = match Client::new(env.clone(), &http.to_string()) {
+        Ok(client) => all_topics(&client).await,
+        Err(error) => Err(error),
+    };
+    match topics {
+        Ok(topics) => kept_of(&topics),
+        Err(error) => Finding::new("retention", Level::Warning, error.to_string()),
+    }
+}
+
+pub(super) fn kept_of(topics: &[TopicView]) -> Finding {
+    let kept = topics.iter().filter(|topic| topic.kept_partitions > 0);
+    let names: Vec<&str> = kept.map(|topic| topic.name.as_str()).collect();
+    let Some(first) = names.first() else {
+        let text = "no partition keeps records for longer than its topic's configs say";
+        return Finding::new("retention", Level::Ok, text);
+    };
+    let count = names.len();
+    let text = format!(
+        "{count} topics keep records for longer than their configs say: see `floe topics describe \
+         {first}`"
+    );
+    Finding::new("retention", Level::Warning, text)
+}
+
 async fn check_address(
     check: &'static str,
     address: &Address,
@@ -183,8 +209,8 @@ fn opened(check: &'static str, result: Result<String, Error>) -> Finding {
 }
 
 fn compared(reconciled: Reconciliation) -> Vec<Finding> {
-    let Reconciliation { objects, problems, notes, deletion } = reconciled;
-    let mut findings = Vec::with_capacity(1 + problems.len() + notes.len());
+    let Reconciliation { objects, problems, notes, kept, deletion } = reconciled;
+    let mut findings = Vec::with_capacity(2 + problems.len() + notes.len() + kept.len());
     if problems.is_empty() {
         let text = format!("{objects} objects agree with the metadata");
         findings.push(Finding::new("objects", Level::Ok, text));
@@ -193,6 +219,12 @@ fn compared(reconciled: Reconciliation) -> Vec<Finding> {
     let noted = |text| Finding::new("objects", Level::Warning, text);
     findings.extend(problems.into_iter().map(failed));
     findings.extend(notes.into_iter().map(noted));
+    if kept.is_empty() {
+        let text = "no partition keeps records for longer than it should";
+        findings.push(Finding::new("retention", Level::Ok, text));
+    }
+    let kept = kept.into_iter().map(|text| Finding::new("retention", Level::Warning, text));
+    findings.extend(kept);
     match deletion {
         Deletion::Goes => {}
         Deletion::Stopped(reason) => findings.push(Finding::new(

@@ -11,6 +11,7 @@ mod client;
 mod config_command;
 mod doctor;
 mod logging;
+mod progress;
 mod relocate;
 mod remote;
 mod restore;

@@ -2,11 +2,14 @@
 
 use super::arguments::RelocateArguments;
 use super::assembly::Assembly;
-use super::{Outcome, print, runtime};
+use super::{Outcome, print, progress, runtime};
 use std::sync::Arc;
 
 pub(super) fn run(arguments: RelocateArguments, assembly: Arc<dyn Assembly>) -> Outcome {
     let config = arguments.settings.config()?;
-    let done = runtime::run_command(async |env| assembly.relocate(&env, &config).await)??;
+    let relocating = async |env| assembly.relocate(&env, &config, &progress::show).await;
+    let done = runtime::run_command(relocating)?;
+    progress::clear();
+    let done = done?;
     print(&format!("{done}\n"))
 }

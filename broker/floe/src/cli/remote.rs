@@ -38,7 +38,7 @@ pub(super) fn topics(arguments: TopicsArguments) -> Outcome {
     }
 }
 
-async fn all_topics(client: &Client) -> Result<Vec<TopicView>> {
+pub(super) async fn all_topics(client: &Client) -> Result<Vec<TopicView>> {
     let mut topics = Vec::new();
     let mut path = "/v1/topics".to_owned();
     for _ in 0..PAGES_MAX {

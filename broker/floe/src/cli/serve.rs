@@ -92,8 +92,10 @@ pub(super) fn announcement(config: &Config, endpoints: &Endpoints) -> String {
         text.push_str(&format!("            clients are told {advertised}\n"));
     }
     text.push_str(&format!("  HTTP      http://{http}/\n"));
-    if config.iceberg.enable {
-        text.push_str(&format!("  Iceberg   http://{http}/iceberg\n"));
+    match &config.iceberg.rest {
+        _ if !config.iceberg.enable => {}
+        Some(catalog) => text.push_str(&format!("  Iceberg   {}\n", catalog.uri)),
+        None => text.push_str(&format!("  Iceberg   http://{http}/iceberg\n")),
     }
     text.push_str(&format!("  store     {}\n", config.store.location));
     text.push_str(&format!("  metadata  {}\n", config.metadata.location));

@@ -3,12 +3,12 @@
 use super::arguments::{RecoverArguments, TablesArguments, TablesCommand, Target};
 use super::assembly::Assembly;
 use super::client::escape;
-use super::{Failure, Outcome, print, print_json, relocate, runtime};
-use crate::http::{FlushRequest, FlushView, ResumeRequest, TableView};
+use super::{Failure, Outcome, print, print_json, progress, relocate, runtime};
+use crate::http::{FlushRequest, ResumeRequest, TableView};
 use crate::text::{bytes, plain, table};
 use floe_env::date::utc_text;
 use floe_env::{Error, Result};
-use floe_iceberg_bridge::RecoveredTable;
+use floe_iceberg_bridge::{FlushedTable, RecoveredTable};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +49,10 @@ pub(super) fn run(arguments: TablesArguments, assembly: Arc<dyn Assembly>) -> Ou
 
 fn recover(arguments: RecoverArguments, is_json: bool, assembly: &Arc<dyn Assembly>) -> Outcome {
     let config = arguments.settings.config()?;
-    let tables = runtime::run_command(async |env| assembly.recover_tables(&env, &config).await)??;
+    let recovering = async |env| assembly.recover_tables(&env, &config, &progress::show).await;
+    let tables = runtime::run_command(recovering)?;
+    progress::clear();
+    let tables = tables?;
     if is_json {
         print_json(&tables)?;
     } else {
@@ -111,22 +114,24 @@ fn resume(target: &Target, name: &str, from: &str) -> Result<TableView> {
     resumed.ok_or_else(|| no_table(name))
 }
 
-fn flush(target: &Target, tables: Vec<String>) -> Result<Vec<FlushView>> {
+fn flush(target: &Target, tables: Vec<String>) -> Result<Vec<FlushedTable>> {
+    progress::show(format!("{} tables are brought to one cut", tables.len()));
     let flushed = runtime::run_command(async |env| {
         let client = target.client(env)?.waiting(FLUSH_TIMEOUT);
-        client.post::<Vec<FlushView>>("/v1/tables/flush", &FlushRequest { tables }).await
-    })??;
-    flushed.ok_or_else(|| Error::invalid("the broker does not know /v1/tables/flush"))
+        client.post::<Vec<FlushedTable>>("/v1/tables/flush", &FlushRequest { tables }).await
+    })?;
+    progress::clear();
+    flushed?.ok_or_else(|| Error::invalid("the broker does not know /v1/tables/flush"))
 }
 
 /// A failure where a table is not at the cut.
-pub(super) fn flush_verdict(tables: &[FlushView]) -> Outcome {
+pub(super) fn flush_verdict(tables: &[FlushedTable]) -> Outcome {
     let is_whole = tables.iter().all(|table| table.error.is_none());
     if is_whole { Ok(()) } else { Err(Failure::Reported) }
 }
 
 /// The snapshots, a line each.
-pub(super) fn flushes(tables: &[FlushView]) -> String {
+pub(super) fn flushes(tables: &[FlushedTable]) -> String {
     let rows = tables.iter().map(|table| {
         vec![
             table.name.clone(),

@@ -4,12 +4,12 @@ use super::client::{Client, escape};
 use super::doctor::{Level, examine};
 use super::*;
 use crate::config::{Config, Inputs, Machine, resolve};
-use crate::http::{FlushView, PartitionView, TableView, TopicView};
+use crate::http::{PartitionView, TableView, TopicView};
 use async_trait::async_trait;
 use bytes::Bytes;
 use clap::{CommandFactory, Parser};
 use floe_env::{Env, Result};
-use floe_iceberg_bridge::RecoveredTable;
+use floe_iceberg_bridge::{FlushedTable, RecoveredTable};
 use kfs::{
     BatchBuilder, BrokerEpoch, BrokerId, ClusterId, NewRecord, OffsetMode, PartitionIndex,
     SectionStart, SegmentBuilder, SegmentId, TopicId,
@@ -23,6 +23,8 @@ struct FakeAssembly {
     is_restored: bool,
     store: Result<String>,
     problems: Vec<String>,
+    catalog: Result<Option<String>>,
+    kept: Vec<String>,
 }
 
 #[async_trait]
@@ -39,6 +41,10 @@ impl Assembly for FakeAssembly {
         Ok("opened".to_owned())
     }
 
+    async fn check_catalog(&self, _env: &Env, _config: &Config) -> Result<Option<String>> {
+        self.catalog.clone()
+    }
+
     async fn reconcile(
         &self,
         _env: &Env,
@@ -53,24 +59,41 @@ impl Assembly for FakeAssembly {
             (true, false) => Deletion::Stopped("the metadata was put back".to_owned()),
         };
         let problems = self.problems.clone();
-        Ok(Reconciliation { objects: 1, problems, notes: Vec::new(), deletion })
+        let (notes, kept) = (Vec::new(), self.kept.clone());
+        Ok(Reconciliation { objects: 1, problems, notes, kept, deletion })
     }
 
     async fn restore(&self, _env: &Env, _config: &Config) -> Result<String> {
         Err(Error::invalid("this assembly restores nothing"))
     }
 
-    async fn recover_tables(&self, _env: &Env, _config: &Config) -> Result<Vec<RecoveredTable>> {
+    async fn recover_tables(
+        &self,
+        _env: &Env,
+        _config: &Config,
+        _progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<Vec<RecoveredTable>> {
         Ok(Vec::new())
     }
 
-    async fn relocate(&self, _env: &Env, _config: &Config) -> Result<String> {
+    async fn relocate(
+        &self,
+        _env: &Env,
+        _config: &Config,
+        _progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<String> {
         Err(Error::invalid("this assembly relocates nothing"))
     }
 }
 
 fn healthy() -> FakeAssembly {
-    FakeAssembly { store: Ok("writable".to_owned()), problems: Vec::new(), is_restored: false }
+    FakeAssembly {
+        store: Ok("writable".to_owned()),
+        catalog: Ok(None),
+        problems: Vec::new(),
+        kept: Vec::new(),
+        is_restored: false,
+    }
 }
 
 fn parse(line: &str) -> std::result::Result<CommandLine, clap::Error> {
@@ -116,6 +139,18 @@ fn serve_takes_every_flag_of_the_interface() {
     assert!(config.listen.insecure);
     assert_eq!(config.kafka.num_partitions, 5);
     assert_eq!(config.log_filter, "debug");
+}
+
+#[test]
+fn settings_come_from_a_file_that_a_flag_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("floe.toml");
+    std::fs::write(&file, "[kafka]\n\"num.partitions\" = 7\n").unwrap();
+    let line = format!("floe serve --config {}", file.display());
+    assert_eq!(config_of(&line).unwrap().kafka.num_partitions, 7);
+    let over = config_of(&format!("{line} --set kafka.num.partitions=8")).unwrap();
+    assert_eq!(over.kafka.num_partitions, 8);
+    assert!(matches!(config_of("floe serve --config /nowhere.toml"), Err(Failure::Usage(_))));
 }
 
 #[test]
@@ -167,6 +202,13 @@ fn the_announcement_says_where_everything_is() {
         assert!(text.contains(part), "{text}");
     }
     assert!(!text.contains("clients are told"), "{text}");
+    let command = "floe serve --data /d --set iceberg.catalog.uri=https://catalog/api";
+    let text = serve::announcement(&config_of(command).unwrap(), &endpoints);
+    assert!(text.contains("  Iceberg   https://catalog/api\n"), "{text}");
+    assert!(!text.contains("/iceberg"), "nothing is served there: {text}");
+    let command = "floe serve --data /d --set iceberg.enable=false";
+    let text = serve::announcement(&config_of(command).unwrap(), &endpoints);
+    assert!(!text.contains("Iceberg"), "{text}");
 }
 
 #[test]
@@ -190,6 +232,11 @@ fn names_from_outside_cannot_steer_a_terminal() {
     };
     let listing = remote::topics_listing(std::slice::from_ref(&topic));
     assert!(listing.contains("1 of its partitions keep records longer"), "{listing}");
+    let finding = doctor::kept_of(std::slice::from_ref(&topic));
+    assert_eq!(finding.level, Level::Warning);
+    assert!(finding.text.starts_with("1 topics keep records for longer"), "{}", finding.text);
+    let none = TopicView { kept_partitions: 0, ..topic.clone() };
+    assert_eq!(doctor::kept_of(&[none]).level, Level::Ok);
     let description = remote::topic_description(&topic);
     assert!(description.contains("Partition 1 keeps records longer than asked"), "{description}");
     for text in [listing, description] {
@@ -232,7 +279,7 @@ fn names_from_outside_cannot_steer_a_terminal() {
 #[test]
 fn flushed_tables_are_shown_and_one_that_failed_is_a_failure() {
     assert!(is_code(exit_code("floe tables flush"), USAGE));
-    let flushed = FlushView {
+    let flushed = FlushedTable {
         name: "kafka.orders".to_owned(),
         topic: "orders".to_owned(),
         snapshot_id: Some(4711),
@@ -240,7 +287,7 @@ fn flushed_tables_are_shown_and_one_that_failed_is_a_failure() {
         cut: vec![7],
         error: None,
     };
-    let stopped = FlushView {
+    let stopped = FlushedTable {
         snapshot_id: None,
         error: Some("table is stopped".to_owned()),
         ..flushed.clone()
@@ -335,6 +382,18 @@ async fn doctor_finds_what_is_wrong() {
         let deletion = findings.iter().find(|finding| finding.check == "deletion").unwrap();
         assert_eq!(deletion.level, level, "{deletion:?}");
     }
+
+    let is_shown =
+        |findings: &[doctor::Finding]| findings.iter().any(|finding| finding.check == "catalog");
+    assert!(!is_shown(&examine(&env, &config, &healthy(), false).await), "there is no other");
+    let there = FakeAssembly { catalog: Ok(Some("answers".to_owned())), ..healthy() };
+    assert!(is_shown(&examine(&env, &config, &there, false).await));
+    let refuses = FakeAssembly { catalog: Err(Error::invalid("401")), ..healthy() };
+    assert!(failed(&examine(&env, &config, &refuses, false).await, "catalog"));
+    let late = FakeAssembly { kept: vec!["t-0 is late".to_owned()], ..healthy() };
+    let findings = examine(&env, &config, &late, false).await;
+    let retention = findings.iter().find(|finding| finding.check == "retention").unwrap();
+    assert_eq!((retention.level, retention.text.as_str()), (Level::Warning, "t-0 is late"));
 
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     config.listen.kafka.port = taken.local_addr().unwrap().port();

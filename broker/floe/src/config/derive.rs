@@ -8,7 +8,7 @@ const FLUSH_INTERVAL_DIRECTORY_MS: i64 = 10;
 const FLUSH_INTERVAL_REMOTE_MS: i64 = 250;
 /// More than this is taken only where it is asked for: a broker holds no state, and a cache of half
 /// of this serves the tails of many partitions.
-const MEMORY_BUDGET_DEFAULT_MAX_BYTES: u64 = 256 * 1024 * 1024;
+pub(crate) const MEMORY_BUDGET_DEFAULT_MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// The least budget that the setting allows.
 const MEMORY_BUDGET_MIN_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -25,6 +25,10 @@ pub(crate) fn derive(
     match name {
         "listen.advertise" => known("listen.kafka"),
         "store.url" => Some(Value::Text(format!("{}/store", text("data")?))),
+        "store.unsigned_payload" => {
+            let has_tls = text("store.endpoint").is_none_or(|url| !url.starts_with("http:"));
+            Some(Value::Bool(has_tls))
+        }
         "store.path_style" => Some(Value::Bool(known("store.endpoint").is_some())),
         "iceberg.read_endpoint" => known("store.endpoint"),
         "iceberg.catalog.sigv4_region" => known("store.region"),

@@ -15,6 +15,7 @@ mod check;
 mod consumer_groups;
 mod derive;
 mod location;
+mod log_cleaner;
 mod log_retention;
 mod machine;
 mod nearest;
@@ -31,8 +32,10 @@ mod typed;
 mod value;
 
 pub use address::Address;
+pub(crate) use derive::MEMORY_BUDGET_DEFAULT_MAX_BYTES;
 pub use floe_store::Secret;
 pub use location::{Cloud, MetadataLocation, StoreLocation};
+pub use log_cleaner::LogCleaner;
 pub use log_retention::LogRetention;
 pub use machine::Machine;
 pub(crate) use nearest::nearest;

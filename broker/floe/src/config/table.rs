@@ -5,12 +5,12 @@
 
 use super::catalog_table;
 use super::consumer_groups;
-use super::log_retention;
 use super::setting::Kind::{
     Address, Bool, HttpUrl, Integer, MetadataUrl, Path, Secret, StoreUrl, Text,
 };
 use super::setting::Preset::{Derived, Fixed, Unset};
 use super::setting::{Kind, Setting};
+use super::{log_cleaner, log_retention};
 use floe_iceberg_bridge::topic_patterns::APPLICATIONS_OWN;
 
 const MIB: i64 = 1024 * 1024;
@@ -123,8 +123,9 @@ pub const SETTINGS: &[Setting] = &[
         "store.unsigned_payload",
         "FLOE_STORE_UNSIGNED_PAYLOAD",
         Bool,
-        Fixed("false"),
-        "Leaves the SHA-256 of uploads out of their signature, which saves CPU.",
+        Derived("false where the endpoint is without TLS, else true"),
+        "Leaves the SHA-256 of uploads out of their signature: it takes two thirds of an upload's \
+         CPU, and TLS guards the bytes as well.",
     ),
     Setting::new(
         "store.allow_http",
@@ -345,6 +346,9 @@ pub const SETTINGS: &[Setting] = &[
     log_retention::LOG_RETENTION_HOURS,
     log_retention::LOG_RETENTION_BYTES,
     log_retention::LOG_RETENTION_CHECK_INTERVAL_MS,
+    log_cleaner::LOG_CLEANER_ENABLE,
+    log_cleaner::LOG_CLEANER_BACKOFF_MS,
+    log_cleaner::LOG_CLEANER_DEDUPE_BUFFER_SIZE,
     consumer_groups::SESSION_TIMEOUT_MS,
     consumer_groups::HEARTBEAT_INTERVAL_MS,
     consumer_groups::ASSIGNMENT_INTERVAL_MS,

@@ -213,6 +213,11 @@ fn a_wrong_value_names_the_setting_and_its_source() {
             "'mysql://x' is not sqlite:FILE and not postgres://HOST/DATABASE",
         ),
         ("store.endpoint", "minio:9000", "'minio:9000' is not http:// or https://"),
+        (
+            "iceberg.catalog.uri",
+            "https://me:hidden@host/x",
+            "has a user or a password in it, which have their own settings",
+        ),
         ("store.region", "", "is empty"),
     ] {
         let message = refusal(&with_flags(&[(name, value)]));
@@ -451,6 +456,20 @@ fn rules_between_settings() {
     assert_eq!(config.store.location.to_string(), "s3://bucket/a/b");
     assert_eq!(config.flush.interval, Duration::from_millis(250), "a remote store waits longer");
     assert!(config.store.s3.path_style, "an endpoint means path style");
+}
+
+/// Signing every byte once more costs twice what the rest of an upload does.
+#[test]
+fn payloads_are_unsigned_over_tls_and_elsewhere_by_consent_only() {
+    let is_unsigned = |more: &[(&str, &str)]| {
+        let flags = [&[("store.url", "s3://bucket"), ("store.allow_http", "true")], more].concat();
+        typed(&with_flags(&flags)).unwrap().store.s3.unsigned_payload
+    };
+    let (tls, plain) =
+        (("store.endpoint", "https://s3.example"), ("store.endpoint", "http://127.0.0.1:9"));
+    assert!(is_unsigned(&[]) && is_unsigned(&[tls]) && !is_unsigned(&[plain]));
+    assert!(is_unsigned(&[plain, ("store.unsigned_payload", "true")]));
+    assert!(!is_unsigned(&[tls, ("store.unsigned_payload", "false")]));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! The typed configuration that the rest of the broker is handed.
 
 use super::check::check;
-use super::{Address, LogRetention, MetadataLocation, Resolved, Secret, StoreLocation, Value};
+use super::{
+    Address, LogCleaner, LogRetention, MetadataLocation, Resolved, Secret, StoreLocation, Value,
+};
 use floe_coordinator::consumer::MigrationPolicy;
 use floe_env::{Error, Result};
 use floe_iceberg_bridge::{
@@ -162,6 +164,8 @@ pub struct KafkaConfig {
     pub group_max_session_timeout: Duration,
     /// `log.retention.*`
     pub log_retention: LogRetention,
+    /// `log.cleaner.*`
+    pub log_cleaner: LogCleaner,
     /// `group.consumer.session.timeout.ms`
     pub group_consumer_session_timeout: Duration,
     /// `group.consumer.heartbeat.interval.ms`
@@ -398,6 +402,11 @@ impl<'a> Reader<'a> {
             group_min_session_timeout: self.milliseconds("kafka.group.min.session.timeout.ms"),
             group_max_session_timeout: self.milliseconds("kafka.group.max.session.timeout.ms"),
             log_retention: self.log_retention(),
+            log_cleaner: LogCleaner {
+                enable: self.flag("kafka.log.cleaner.enable"),
+                backoff: self.milliseconds("kafka.log.cleaner.backoff.ms"),
+                dedupe_buffer_bytes: self.number("kafka.log.cleaner.dedupe.buffer.size"),
+            },
             group_consumer_session_timeout: self
                 .milliseconds("kafka.group.consumer.session.timeout.ms"),
             group_consumer_heartbeat_interval: self

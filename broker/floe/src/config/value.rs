@@ -123,6 +123,12 @@ pub(crate) fn expected(setting: &Setting) -> String {
 
 fn check_http_url(text: &str) -> Result<()> {
     let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    // It is shown in messages, and so would they be.
+    if text.contains('@') {
+        return Err(Error::invalid(
+            "has a user or a password in it, which have their own settings",
+        ));
+    }
     match host {
         Some(host) if !host.is_empty() && !host.contains(char::is_whitespace) => Ok(()),
         _ => Err(Error::invalid(format!("'{}' is not http:// or https://", hide_password(text)))),

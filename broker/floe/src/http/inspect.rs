@@ -3,6 +3,7 @@
 
 use async_trait::async_trait;
 use floe_env::Result;
+use floe_iceberg_bridge::FlushedTable;
 use serde::{Deserialize, Serialize};
 
 /// Answers questions about a running broker. Every answer is bounded: long lists come in pages.
@@ -25,7 +26,7 @@ pub trait Inspect: Send + Sync + 'static {
     async fn resume_table(&self, name: &str, request: &ResumeRequest) -> Result<Option<TableView>>;
 
     /// Makes snapshots of tables at one cut. `Invalid` for a name that no table has.
-    async fn flush_tables(&self, request: &FlushRequest) -> Result<Vec<FlushView>>;
+    async fn flush_tables(&self, request: &FlushRequest) -> Result<Vec<FlushedTable>>;
 
     /// Up to `limit` extents of a partition, from the one that holds `offset` on. `None` if there
     /// is no such topic or partition.
@@ -182,23 +183,6 @@ pub struct ResumeRequest {
 pub struct FlushRequest {
     /// Their names, with or without the namespace.
     pub tables: Vec<String>,
-}
-
-/// A table after a flush.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlushView {
-    /// Full name: namespace, dot, name.
-    pub name: String,
-    /// The topic's name.
-    pub topic: String,
-    /// The snapshot at the cut; none where the topic has no records yet, or it failed.
-    pub snapshot_id: Option<i64>,
-    /// Rows in the snapshot.
-    pub rows: u64,
-    /// By partition, the offset behind the cut's last record.
-    pub cut: Vec<i64>,
-    /// Why the table is not at the cut, if so.
-    pub error: Option<String>,
 }
 
 /// A page of a partition's extents.

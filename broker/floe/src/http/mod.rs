@@ -23,8 +23,8 @@ mod tests;
 
 pub use error::{ApiError, status_of};
 pub use inspect::{
-    ExtentView, ExtentsPage, FlushRequest, FlushView, Inspect, PartitionView, ResumeRequest,
-    StatusView, TableView, TopicView, TopicsPage,
+    ExtentView, ExtentsPage, FlushRequest, Inspect, PartitionView, ResumeRequest, StatusView,
+    TableView, TopicView, TopicsPage,
 };
 pub use routes::{Readiness, Routes, router};
 pub use server::{BODY_BYTES_MAX, CONNECTIONS_MAX, serve};

@@ -2,8 +2,7 @@
 
 use super::error::Failure;
 use super::inspect::{
-    ExtentsPage, FlushRequest, FlushView, Inspect, ResumeRequest, StatusView, TableView, TopicView,
-    TopicsPage,
+    ExtentsPage, FlushRequest, Inspect, ResumeRequest, StatusView, TableView, TopicView, TopicsPage,
 };
 use crate::metrics::Metrics;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -13,6 +12,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use floe_env::Error;
+use floe_iceberg_bridge::FlushedTable;
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -149,7 +149,7 @@ async fn resume_table(
 async fn flush_tables(
     State(routes): State<Routes>,
     request: Result<Json<FlushRequest>, JsonRejection>,
-) -> Result<Json<Vec<FlushView>>, Failure> {
+) -> Result<Json<Vec<FlushedTable>>, Failure> {
     let Json(request) = request.map_err(|refused| Error::invalid(refused.body_text()))?;
     Ok(Json(routes.when_ready()?.flush_tables(&request).await?))
 }

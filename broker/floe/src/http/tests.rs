@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::routing::{get, post};
 use floe_env::{Env, Error, ErrorKind, Lane, Result, ShutdownTrigger, Task, shutdown_signal};
+use floe_iceberg_bridge::FlushedTable;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,9 +54,9 @@ impl Inspect for OneTopic {
         }
     }
 
-    async fn flush_tables(&self, request: &FlushRequest) -> Result<Vec<FlushView>> {
+    async fn flush_tables(&self, request: &FlushRequest) -> Result<Vec<FlushedTable>> {
         let flushed = |name: &String| match name.as_str() {
-            "kafka.orders" => Ok(FlushView {
+            "kafka.orders" => Ok(FlushedTable {
                 name: name.clone(),
                 topic: "orders".to_owned(),
                 snapshot_id: Some(7),

@@ -25,7 +25,7 @@ label_values!(CutReason { Full => "full", Time => "time", Shutdown => "shutdown"
 pub enum CommitOutcome {
     /// Committed.
     Applied,
-    /// Refused, with certainty.
+    /// Not made, with certainty; asked for again where that may help.
     Rejected,
     /// Not known; asked again.
     Unknown,

@@ -6,10 +6,12 @@
 //! [`Metrics::on_scrape`]. Every family is registered through [`registrar::Registrar`], which also
 //! remembers its description, and `docs/metrics.md` is made of these.
 
+mod compaction;
 mod decoding;
 mod jobs;
 mod kafka;
 mod log;
+mod metadata;
 mod page;
 mod process;
 mod registrar;
@@ -20,10 +22,12 @@ mod tables;
 mod tests;
 mod upkeep;
 
+pub use compaction::CompactionMetrics;
 pub use decoding::{ColumnLimit, DecodingMetrics};
 pub use jobs::JobMetrics;
 pub use kafka::{ApiMetrics, KafkaMetrics};
 pub use log::{CommitOutcome, CutReason, LogMetrics};
+pub use metadata::MetadataMetrics;
 pub use process::ProcessMetrics;
 pub use retention::RetentionMetrics;
 pub use store::{CacheMetrics, RequestKind, RequestOutcome, StoreMetrics};
@@ -52,6 +56,10 @@ pub struct Families {
     pub log: LogMetrics,
     /// Records that leave the log.
     pub retention: RetentionMetrics,
+    /// Records that a newer one of their key has replaced.
+    pub compaction: CompactionMetrics,
+    /// Changes of the metadata store.
+    pub metadata: MetadataMetrics,
     /// Requests to the object store.
     pub store: StoreMetrics,
     /// The cache of blocks read.
@@ -87,6 +95,8 @@ impl Metrics {
         let kafka = KafkaMetrics::register(&mut registrar);
         let log = LogMetrics::register(&mut registrar);
         let retention = RetentionMetrics::register(&mut registrar);
+        let compaction = CompactionMetrics::register(&mut registrar);
+        let metadata = MetadataMetrics::register(&mut registrar);
         let store = StoreMetrics::register(&mut registrar);
         let cache = CacheMetrics::register(&mut registrar);
         let tables = TableMetrics::register(&mut registrar);
@@ -100,6 +110,8 @@ impl Metrics {
             kafka,
             log,
             retention,
+            compaction,
+            metadata,
             store,
             cache,
             tables,

@@ -14,7 +14,7 @@ use floe_metadata::rows::AbortedTransaction;
 use kfs::{BatchHeader, PartitionIndex, TopicId, TopicPartition};
 
 /// Partitions whose ends one read of the metadata store brings, or those of one topic: a cut is of
-/// one moment, so that each transaction is in it as a whole.
+/// one moment, so that each transaction is in it as a whole. No bound where all must be of one.
 const CUT_PARTITIONS_MAX: usize = 1000;
 
 /// Hands the log to the bridge.
@@ -34,31 +34,14 @@ impl LogReader for BridgeLog {
     }
 
     async fn cuts(&self, topics: &[(TopicId, i32)]) -> Result<Vec<Option<Vec<PartitionCut>>>> {
-        let mut states = Vec::new();
-        let mut page: Vec<TopicPartition> = Vec::new();
-        for (at, (topic, count)) in topics.iter().enumerate() {
-            let topic = *topic;
-            let partition = |index| TopicPartition { topic, partition: PartitionIndex(index) };
-            page.extend((0..*count).map(partition));
-            let next = topics.get(at + 1).map(|(_, count)| usize::try_from(*count).unwrap_or(0));
-            if next.is_none_or(|next| page.len() + next > CUT_PARTITIONS_MAX) {
-                states.extend(self.metadata.partition_states(&page).await?);
-                page.clear();
-            }
-        }
-        let mut states = states.into_iter().map(|state| {
-            state.map(|state| PartitionCut {
-                log_start_offset: state.log_start_offset,
-                last_stable_offset: state.last_stable_offset,
-            })
-        });
-        let cut = |(_, count): &(TopicId, i32)| {
-            let of_topic: Vec<_> =
-                states.by_ref().take(usize::try_from(*count).unwrap_or(0)).collect();
-            // A partition is missing only where the topic was deleted meanwhile.
-            of_topic.into_iter().collect()
-        };
-        Ok(topics.iter().map(cut).collect())
+        self.cuts_in_reads_of(CUT_PARTITIONS_MAX, topics).await
+    }
+
+    async fn cuts_at_once(
+        &self,
+        topics: &[(TopicId, i32)],
+    ) -> Result<Vec<Option<Vec<PartitionCut>>>> {
+        self.cuts_in_reads_of(usize::MAX, topics).await
     }
 
     async fn read(
@@ -114,6 +97,39 @@ impl LogReader for BridgeLog {
 }
 
 impl BridgeLog {
+    /// The cuts of several topics, in reads of so many partitions at most, but of whole topics.
+    async fn cuts_in_reads_of(
+        &self,
+        partitions_max: usize,
+        topics: &[(TopicId, i32)],
+    ) -> Result<Vec<Option<Vec<PartitionCut>>>> {
+        let mut states = Vec::new();
+        let mut page: Vec<TopicPartition> = Vec::new();
+        for (at, (topic, count)) in topics.iter().enumerate() {
+            let topic = *topic;
+            let partition = |index| TopicPartition { topic, partition: PartitionIndex(index) };
+            page.extend((0..*count).map(partition));
+            let next = topics.get(at + 1).map(|(_, count)| usize::try_from(*count).unwrap_or(0));
+            if next.is_none_or(|next| page.len().saturating_add(next) > partitions_max) {
+                states.extend(self.metadata.partition_states(&page).await?);
+                page.clear();
+            }
+        }
+        let mut states = states.into_iter().map(|state| {
+            state.map(|state| PartitionCut {
+                log_start_offset: state.log_start_offset,
+                last_stable_offset: state.last_stable_offset,
+            })
+        });
+        let cut = |(_, count): &(TopicId, i32)| {
+            let of_topic: Vec<_> =
+                states.by_ref().take(usize::try_from(*count).unwrap_or(0)).collect();
+            // A partition is missing only where the topic was deleted meanwhile.
+            of_topic.into_iter().collect()
+        };
+        Ok(topics.iter().map(cut).collect())
+    }
+
     /// Lets the log know of a partition's ends up to `until`, which come from the metadata store: a
     /// commit that is applied there may not have been answered here yet, or another broker's.
     async fn know(&self, partition: TopicPartition, until: i64) -> Result<()> {

@@ -2,29 +2,45 @@
 
 use super::inspect::small_file_ratio;
 use crate::metrics::{
-    ColumnLimit, DecodingMetrics, RequestKind, RequestOutcome, RetentionMetrics, StoreMetrics,
-    TableMetrics, TableState, UpkeepMetrics, set_total,
+    ColumnLimit, CompactionMetrics, DecodingMetrics, MetadataMetrics, Metrics, RequestKind,
+    RequestOutcome, RetentionMetrics, TableMetrics, TableState, UpkeepMetrics, set_total,
 };
+use floe_env::ErrorKind;
 use floe_iceberg_bridge::{Bridge, TableStatus};
-use floe_log::{Kept, Retention};
-use floe_store::StoreCounts;
+use floe_log::{Compactor, Kept, Retention};
+use floe_metadata::ChangeCounts;
+use floe_store::{CallKind, StoreCounters};
 use std::sync::atomic::Ordering;
 
-/// Brings the object store's counts into the metrics.
-pub(super) fn export_store(metrics: &StoreMetrics, counts: &StoreCounts) {
-    let kinds = [
-        (RequestKind::Put, &counts.put),
-        (RequestKind::Get, &counts.get),
-        (RequestKind::Head, &counts.head),
-        (RequestKind::List, &counts.list),
-        (RequestKind::Delete, &counts.delete),
-    ];
-    for (kind, calls) in kinds {
-        let ok = calls.requests.saturating_sub(calls.errors);
-        set_total(metrics.requests(kind, RequestOutcome::Ok), ok);
-        set_total(metrics.requests(kind, RequestOutcome::Failed), calls.errors);
-        set_total(metrics.bytes(kind), calls.volume);
+/// Has every request to the object store counted and timed.
+pub(super) fn observe_store(metrics: &Metrics, counters: &StoreCounters) {
+    let metrics = metrics.clone();
+    counters.on_call(move |call| {
+        let outcome = match call.error {
+            None => RequestOutcome::Ok,
+            Some(ErrorKind::UnknownOutcome) => RequestOutcome::Unknown,
+            Some(_) => RequestOutcome::Failed,
+        };
+        metrics.store.request(request_kind(call.kind), outcome, call.took, call.bytes);
+    });
+}
+
+fn request_kind(kind: CallKind) -> RequestKind {
+    match kind {
+        CallKind::Put => RequestKind::Put,
+        CallKind::Get => RequestKind::Get,
+        CallKind::Head => RequestKind::Head,
+        CallKind::List => RequestKind::List,
+        CallKind::Delete => RequestKind::Delete,
     }
+}
+
+/// Brings the counts of changes of the metadata store into the metrics.
+pub(super) fn export_metadata(metrics: &MetadataMetrics, counts: &ChangeCounts) {
+    set_total(&metrics.segments, counts.segments);
+    set_total(&metrics.transactions, counts.transactions);
+    set_total(&metrics.facts, counts.facts);
+    set_total(&metrics.upkeep, counts.upkeep);
 }
 
 /// Brings what retention has done, and what it must leave, into the metrics.
@@ -41,6 +57,20 @@ pub(super) fn export_retention(metrics: &RetentionMetrics, retention: &Retention
     let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     metrics.future_partitions.set(gauge(future));
     metrics.waiting_partitions.set(gauge(kept.len() - future));
+}
+
+/// Brings what compaction has done, and what it must leave, into the metrics.
+pub(super) fn export_compaction(metrics: &CompactionMetrics, compactor: &Compactor) {
+    let counts = compactor.counts();
+    set_total(&metrics.passes, counts.passes);
+    set_total(&metrics.conflicts, counts.conflicts);
+    set_total(&metrics.replacements, counts.replacements);
+    set_total(&metrics.bytes_read, counts.bytes_read);
+    set_total(&metrics.bytes_written, counts.bytes_written);
+    set_total(&metrics.bytes_removed, counts.bytes_removed);
+    set_total(&metrics.records_removed, counts.records_removed);
+    let waiting = i64::try_from(compactor.waiting().len()).unwrap_or(i64::MAX);
+    metrics.waiting_partitions.set(waiting);
 }
 
 /// Brings each table's state and lag into the metrics; tables that are gone leave them.

@@ -1,16 +1,17 @@
 //! Answers the questions of the HTTP address from a running broker.
 
 use crate::broker::Broker;
+use crate::compaction::describe_waiting;
 use crate::http::{
-    ExtentView, ExtentsPage, FlushRequest, FlushView, Inspect, PartitionView, ResumeRequest,
-    StatusView, TableView, TopicView, TopicsPage,
+    ExtentView, ExtentsPage, FlushRequest, Inspect, PartitionView, ResumeRequest, StatusView,
+    TableView, TopicView, TopicsPage,
 };
 use crate::retention::describe_kept;
 use crate::topics::KnownTopic;
 use async_trait::async_trait;
 use floe_env::{Error, Instant, Result};
 use floe_iceberg_bridge::{Bridge, FlushedTable, ResumeFrom, TableStatus};
-use floe_log::Retention;
+use floe_log::{Compactor, Retention};
 use floe_metadata::rows::{Extent, PartitionState, Place};
 use floe_store::ObjectStore;
 use kfs::{OffsetMode, TopicPartition};
@@ -21,6 +22,7 @@ pub(super) struct BrokerInspect {
     pub(super) broker: Arc<Broker>,
     pub(super) bridge: Option<Bridge>,
     pub(super) retention: Retention,
+    pub(super) compactor: Compactor,
     pub(super) objects: Arc<dyn ObjectStore>,
     pub(super) http: String,
     pub(super) started: Instant,
@@ -68,7 +70,7 @@ impl Inspect for BrokerInspect {
             high_watermark: state.high_watermark,
             last_stable: state.last_stable_offset,
             bytes: state.bytes,
-            kept: self.retention.why_kept(partition).map(describe_kept),
+            kept: self.why_kept(partition),
         };
         let partitions = topic.partitions().into_iter().zip(&states).map(view).collect();
         Ok(Some(TopicView { partitions, ..self.topic_view(&topic, &states) }))
@@ -94,20 +96,16 @@ impl Inspect for BrokerInspect {
         Ok(resumed.and_then(table_view))
     }
 
-    async fn flush_tables(&self, request: &FlushRequest) -> Result<Vec<FlushView>> {
+    async fn flush_tables(&self, request: &FlushRequest) -> Result<Vec<FlushedTable>> {
         let no_tables = || Error::invalid("tables are switched off (iceberg.enable)");
         let bridge = self.bridge.as_ref().ok_or_else(no_tables)?;
         let namespace = &bridge.config().namespace;
         let names =
             request.tables.iter().map(|name| inside(namespace, name).unwrap_or(name).to_owned());
         let names: Vec<String> = names.collect();
-        let view = |flushed: FlushedTable| FlushView {
+        let view = |flushed: FlushedTable| FlushedTable {
             name: format!("{namespace}.{}", flushed.name),
-            topic: flushed.topic,
-            snapshot_id: flushed.snapshot_id,
-            rows: flushed.rows,
-            cut: flushed.cut,
-            error: flushed.error,
+            ..flushed
         };
         Ok(bridge.flush(&names).await?.into_iter().map(view).collect())
     }
@@ -183,6 +181,12 @@ impl BrokerInspect {
         Ok(states.into_iter().map(Option::unwrap_or_default).collect())
     }
 
+    /// Why a partition keeps records longer than its configs say, if it does.
+    fn why_kept(&self, partition: TopicPartition) -> Option<String> {
+        let by_retention = self.retention.why_kept(partition).map(describe_kept);
+        by_retention.or_else(|| self.compactor.why_waiting(partition).map(describe_waiting))
+    }
+
     fn topic_view(&self, topic: &KnownTopic, states: &[PartitionState]) -> TopicView {
         let records: i64 =
             states.iter().map(|state| state.high_watermark - state.log_start_offset).sum();
@@ -192,7 +196,7 @@ impl BrokerInspect {
             own.filter_map(|status| Some(format!("{}.{}", status.namespace, status.table?))).next()
         });
         let partitions = topic.partitions().into_iter();
-        let kept = partitions.filter(|partition| self.retention.why_kept(*partition).is_some());
+        let kept = partitions.filter(|partition| self.why_kept(*partition).is_some());
         TopicView {
             name: topic.topic.name.clone(),
             id: topic.topic.id.to_string(),

@@ -1,15 +1,20 @@
 //! A broker's background jobs: tables, expiry of groups, transactions and idle producers, merging,
-//! retention, cleaning up.
+//! retention, compaction, cleaning up.
 
 use super::bridge_log::BridgeLog;
 use crate::broker::Broker;
+use crate::compaction::TopicCompaction;
+use crate::config::MEMORY_BUDGET_DEFAULT_MAX_BYTES;
 use crate::retention::TopicRetention;
 use floe_env::{Background, Monitor, Shutdown};
 use floe_iceberg_bridge::commit::ExpiryRules;
 use floe_iceberg_bridge::fold::FoldRules;
 use floe_iceberg_bridge::sweep::SweepRules;
-use floe_iceberg_bridge::{Bridge, BridgeConfig};
-use floe_log::{CleanRules, Cleaner, MergeRules, Merger, Retention, RetentionRules, TableHold};
+use floe_iceberg_bridge::{Bridge, BridgeConfig, STAGINGS_MAX};
+use floe_log::{
+    CleanRules, Cleaner, CompactionRules, Compactor, MergeRules, Merger, Retention, RetentionRules,
+    TableHold,
+};
 use floe_store::ObjectStore;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +22,37 @@ use std::time::Duration;
 /// A merged object is no larger than this part of the memory budget; a merge holds twice that.
 const MERGE_MEMORY_SHARE: u64 = 8;
 
+/// The keys of one pass of compaction take no more than this part of the memory budget.
+const KEYS_MEMORY_SHARE: usize = 8;
+
+/// A compacted object is no larger than this part of the memory budget; a pass holds twice that.
+const COMPACTION_MEMORY_SHARE: u64 = 16;
+
 /// A folded file is no larger than this part of the memory budget; a fold holds three times that.
 const FOLD_MEMORY_SHARE: u64 = 16;
+
+/// A table's commit holds no more than this part of the memory budget in files that have yet to be
+/// put, and twice that while it ends one. As large as a folded file may be: what is put because of
+/// it is no small file.
+const STAGE_MEMORY_SHARE: u64 = 16;
+
+/// The most that background work holds beside the memory budget, where that is `budget_bytes`.
+const fn background_bytes_max(budget_bytes: u64) -> u64 {
+    let (merge, fold) = (budget_bytes / MERGE_MEMORY_SHARE, budget_bytes / FOLD_MEMORY_SHARE);
+    let stagings = STAGINGS_MAX as u64 * (budget_bytes / STAGE_MEMORY_SHARE);
+    2 * merge + 3 * fold + 2 * stagings
+}
+
+/// What a broker with the default budget may take in all.
+const BROKER_BYTES_MAX: u64 = 512 << 20;
+/// Of that, for what no part has to itself: the program, its threads, SQLite, buffers of files.
+const OTHER_BYTES: u64 = 48 << 20;
+const _: () = assert!(
+    MEMORY_BUDGET_DEFAULT_MAX_BYTES
+        + background_bytes_max(MEMORY_BUDGET_DEFAULT_MAX_BYTES)
+        + OTHER_BYTES
+        <= BROKER_BYTES_MAX
+);
 
 /// By which rules the jobs work. [`JobRules::product`] has the product's; the simulation has a
 /// shorter day.
@@ -26,6 +60,8 @@ const FOLD_MEMORY_SHARE: u64 = 16;
 pub struct JobRules {
     /// When extents are merged.
     pub merge: MergeRules,
+    /// When partitions are compacted. Pause and memory come from the settings.
+    pub compaction: CompactionRules,
     /// When objects are deleted.
     pub clean: CleanRules,
     /// When orphans of tables are deleted.
@@ -42,6 +78,7 @@ impl JobRules {
         let mut rules = Self::default();
         if is_remote {
             rules.merge.bytes_min = floe_log::REMOTE_BYTES_MIN;
+            rules.compaction.dirt_bytes_min = floe_log::REMOTE_DIRT_BYTES_MIN;
         } else {
             rules.clean.grace = floe_log::LOCAL_GRACE;
         }
@@ -57,6 +94,8 @@ pub struct Jobs {
     pub cleaner: Cleaner,
     /// What moves log starts by age and size.
     pub retention: Retention,
+    /// What leaves the newest record of each key.
+    pub compactor: Compactor,
     running: Vec<Background>,
 }
 
@@ -83,7 +122,9 @@ impl Jobs {
         running.extend(tend_log(broker, rules, shutdown));
         let retention = retention(broker);
         running.push(retention.start(shutdown.clone()));
-        Self { bridge, cleaner, retention, running }
+        let compactor = compactor(broker, rules.compaction);
+        running.push(compactor.start(shutdown.clone()));
+        Self { bridge, cleaner, retention, compactor, running }
     }
 
     /// Views of how they are doing.
@@ -105,7 +146,10 @@ fn milliseconds(duration: Duration) -> i64 {
 
 fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>, rules: JobRules) -> Bridge {
     let settings = &broker.config.iceberg;
-    let share = broker.config.memory.budget_bytes / FOLD_MEMORY_SHARE;
+    let budget_bytes = broker.config.memory.budget_bytes;
+    let share = budget_bytes / FOLD_MEMORY_SHARE;
+    let stage_bytes = usize::try_from(budget_bytes / STAGE_MEMORY_SHARE).unwrap_or(usize::MAX);
+    let defaults = BridgeConfig::new(broker.identity.cluster);
     let config = BridgeConfig {
         exclude_topics: settings.exclude_topics.clone(),
         namespace: settings.namespace.clone(),
@@ -122,7 +166,8 @@ fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>, rules: JobRules) 
         mapping_limits: settings.mapping_limits,
         catalog: settings.catalog.clone(),
         rest: settings.rest.clone(),
-        ..BridgeConfig::new(broker.identity.cluster)
+        stage_bytes_max: defaults.stage_bytes_max.min(stage_bytes),
+        ..defaults
     };
     let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };
     Bridge::new(broker.env.clone(), config, objects, broker.metadata.clone(), Arc::new(log))
@@ -134,6 +179,19 @@ fn retention(broker: &Broker) -> Retention {
     let rules = RetentionRules { pause: kafka.log_retention.check_interval, hold };
     let policy = Arc::new(TopicRetention(broker.config.clone()));
     Retention::new(&broker.env, &broker.log, broker.metadata.clone(), policy, rules)
+}
+
+fn compactor(broker: &Broker, rules: CompactionRules) -> Compactor {
+    let (cleaner, budget) = (broker.config.kafka.log_cleaner, broker.config.memory.budget_bytes);
+    let keys = usize::try_from(budget).unwrap_or(usize::MAX) / KEYS_MEMORY_SHARE;
+    let rules = CompactionRules {
+        pause: cleaner.backoff,
+        key_bytes_max: cleaner.dedupe_buffer_bytes.min(keys),
+        object_bytes_max: rules.object_bytes_max.min(budget / COMPACTION_MEMORY_SHARE),
+        ..rules
+    };
+    let policy = Arc::new(TopicCompaction(broker.config.clone()));
+    Compactor::new(&broker.env, &broker.log, broker.metadata.clone(), policy, rules)
 }
 
 /// Starts the jobs that keep the log small: merging, and forgetting idle producers.

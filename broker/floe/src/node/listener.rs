@@ -1,12 +1,14 @@
-//! Accepts Kafka clients until the broker shuts down, and then waits for those that are being
-//! answered.
+//! Listens for clients. Accepts Kafka clients until the broker shuts down, and then waits for those
+//! that are being answered.
 
 use crate::broker::Broker;
 use crate::connection;
-use floe_env::Lane;
+use floe_env::{Error, Lane, Result};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 
 /// Connections at one time; more wait in the kernel's queue.
@@ -15,6 +17,35 @@ const CONNECTIONS_MAX: usize = 10_000;
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// A pause after a failed accept, which mostly means that there are no file handles left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Clients that the kernel holds until they are accepted.
+const BACKLOG: u32 = 1024;
+
+/// Listens on the first of an address's that can be listened on.
+///
+/// # Errors
+/// `Invalid` with the address and the reason.
+pub(super) async fn bind(address: &str) -> Result<TcpListener> {
+    let failed = |error| Error::invalid(format!("cannot listen on {address}")).with_source(error);
+    let mut reason = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for found in lookup_host(address).await.map_err(failed)? {
+        match listen(found) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => reason = error,
+        }
+    }
+    Err(failed(reason))
+}
+
+/// What is accepted has the listener's options: a client that is gone without a word is noticed,
+/// and an address translation on the way does not forget those that wait.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_keepalive(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Serves `listener` until the shutdown; returns when the last connection is answered or the time
 /// for that is over.
@@ -57,4 +88,42 @@ async fn serve_one(broker: Arc<Broker>, stream: TcpStream, host: Arc<str>) {
     let _ = stream.set_nodelay(true);
     let (read, write) = stream.into_split();
     connection::serve(broker, read, write, host).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel's table of connections: "local address, remote address, state, queues, timer".
+    /// Timer 2 is that of keepalive.
+    #[tokio::test]
+    async fn case_178_connections_that_are_idle_are_kept_alive() {
+        let listener = bind("localhost:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let _client = TcpStream::connect(address).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let port = format!(":{:04X}", accepted.local_addr().unwrap().port());
+        let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
+        let established: Vec<String> = tables
+            .into_iter()
+            .flatten()
+            .flat_map(|table| table.lines().map(str::to_owned).collect::<Vec<_>>())
+            .filter(|line| {
+                let fields: Vec<&str> = line.split_whitespace().collect();
+                fields.len() > 5 && fields[1].ends_with(&port) && fields[3] == "01"
+            })
+            .collect();
+        assert_eq!(established.len(), 1, "{established:?}");
+        let timer = established[0].split_whitespace().nth(5).unwrap();
+        assert!(timer.starts_with("02:"), "{timer}");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_taken_is_named() {
+        let first = bind("127.0.0.1:0").await.unwrap();
+        let address = first.local_addr().unwrap().to_string();
+        let error = bind(&address).await.unwrap_err();
+        assert!(error.to_string().contains(&format!("cannot listen on {address}")), "{error}");
+        assert!(bind("nowhere.invalid:1").await.is_err());
+    }
 }

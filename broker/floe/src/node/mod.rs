@@ -5,6 +5,7 @@ mod bridge_log;
 mod export;
 mod inspect;
 mod jobs;
+mod late;
 mod listener;
 mod read_keys;
 mod reconcile;
@@ -22,7 +23,7 @@ use crate::metrics::{Metrics, set_total};
 use async_trait::async_trait;
 use floe_env::{Env, Error, Lane, Result, shutdown_signal};
 use floe_iceberg_bridge::relocate::Tables;
-use floe_iceberg_bridge::{Bridge, RecoveredTable, catalog};
+use floe_iceberg_bridge::{Bridge, RecoveredTable, catalog, check_catalog};
 use floe_metadata::MetadataStore;
 use floe_store::read_identity;
 use inspect::BrokerInspect;
@@ -41,9 +42,10 @@ impl Assembly for Node {
     async fn serve(&self, serving: Serving) -> Result<()> {
         let Serving { env, config, metrics, shutdown: asked, announce } = serving;
         let (trigger, shutdown) = shutdown_signal();
-        let kafka = bind(&config.listen.kafka.to_string()).await?;
-        let http = bind(&config.listen.http.to_string()).await?;
+        let kafka = listener::bind(&config.listen.kafka.to_string()).await?;
+        let http = listener::bind(&config.listen.http.to_string()).await?;
         let objects = stores::open_objects(&env, &config).await?;
+        export::observe_store(&metrics, &objects.counters);
         floe_store::probe(&env, objects.probed.as_ref()).await?;
         let metadata = stores::open_metadata(&env, &config).await?;
         let cluster = agree_on_cluster(&env, objects.store.as_ref(), &metadata).await?;
@@ -65,13 +67,14 @@ impl Assembly for Node {
         let rules = JobRules::product(config.store.location.is_remote());
         let jobs = Jobs::start(&broker, &objects.store, rules, &shutdown);
         let bridge = jobs.bridge.clone();
-        export(&metrics, &broker, &objects, bridge.as_ref());
+        export(&metrics, &broker, bridge.as_ref());
         export_jobs(&metrics, &jobs);
         let (ready, readiness) = watch::channel(Readiness::Ready);
         let inspect = Arc::new(BrokerInspect {
             broker: broker.clone(),
             bridge: bridge.clone(),
             retention: jobs.retention.clone(),
+            compactor: jobs.compactor.clone(),
             objects: objects.store.clone(),
             http: endpoints.http.to_string(),
             started: env.monotonic(),
@@ -121,6 +124,14 @@ impl Assembly for Node {
         })
     }
 
+    async fn check_catalog(&self, env: &Env, config: &Config) -> Result<Option<String>> {
+        let iceberg = &config.iceberg;
+        match iceberg.rest.as_ref().filter(|_| iceberg.enable) {
+            Some(rest) => check_catalog(env, rest, &iceberg.namespace).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     async fn reconcile(
         &self,
         env: &Env,
@@ -132,6 +143,7 @@ impl Assembly for Node {
         let metadata = stores::open_metadata(env, config).await?;
         let store = objects.store.as_ref();
         let mut found = reconcile::compare(store, &metadata, progress).await?;
+        found.kept = late::kept(&metadata, config).await?;
         found.deletion = reconcile::deletion(&metadata, allows_deletion).await?;
         Ok(found)
     }
@@ -140,19 +152,31 @@ impl Assembly for Node {
         let objects = stores::open_objects(env, config).await?;
         let metadata = stores::open_metadata(env, config).await?;
         let reason = "the metadata was put back from a backup";
+        // Tables in another catalog did not go back with it.
+        floe_iceberg_bridge::note_log_ends(&metadata).await?;
         stores::begin_incarnation(env, objects.store.as_ref(), &metadata, reason).await
     }
 
-    async fn recover_tables(&self, env: &Env, config: &Config) -> Result<Vec<RecoveredTable>> {
+    async fn recover_tables(
+        &self,
+        env: &Env,
+        config: &Config,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<Vec<RecoveredTable>> {
         let objects = stores::open_objects(env, config).await?;
         let metadata = stores::open_metadata(env, config).await?;
         let store = objects.store.as_ref();
         let cluster = stores::adopt_cluster(env, store, &metadata).await?;
-        floe_iceberg_bridge::recover(env, store, &metadata, cluster, &config.iceberg.namespace)
-            .await
+        let namespace = &config.iceberg.namespace;
+        floe_iceberg_bridge::recover(env, store, &metadata, (cluster, namespace), progress).await
     }
 
-    async fn relocate(&self, env: &Env, config: &Config) -> Result<String> {
+    async fn relocate(
+        &self,
+        env: &Env,
+        config: &Config,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<String> {
         let objects = stores::open_objects(env, config).await?;
         let metadata = stores::open_metadata(env, config).await?;
         let identity = read_identity(objects.store.as_ref()).await?;
@@ -160,7 +184,7 @@ impl Assembly for Node {
         let cluster = cluster.filter(|here| identity.is_some_and(|there| there.cluster == here.0));
         let cluster =
             cluster.ok_or_else(|| Error::invalid("the two stores are not of one cluster"))?;
-        let done = tables(env, &objects, &metadata, cluster).relocate().await?;
+        let done = tables(env, &objects, &metadata, cluster).relocate(progress).await?;
         Ok(format!("{} tables are at home here now, with {} new files.", done.tables, done.files))
     }
 }
@@ -184,10 +208,11 @@ fn identity(config: &Config, endpoints: &Endpoints, cluster: ClusterId) -> Ident
 /// Shows how the background jobs are doing.
 fn export_jobs(metrics: &Metrics, jobs: &Jobs) {
     let (monitors, cleaner) = (jobs.monitors(), jobs.cleaner.clone());
-    let retention = jobs.retention.clone();
+    let (retention, compactor) = (jobs.retention.clone(), jobs.compactor.clone());
     metrics.on_scrape(move |families| {
         families.jobs.deletion_stopped.set(i64::from(cleaner.is_stopped()));
         export::export_retention(&families.retention, &retention);
+        export::export_compaction(&families.compaction, &compactor);
         for monitor in &monitors {
             families.jobs.set(monitor.name(), &monitor.status());
         }
@@ -195,28 +220,23 @@ fn export_jobs(metrics: &Metrics, jobs: &Jobs) {
 }
 
 /// Brings what others count into the metrics whenever they are asked for.
-fn export(metrics: &Metrics, broker: &Arc<Broker>, objects: &Objects, bridge: Option<&Bridge>) {
-    let (broker, counters, bridge) = (broker.clone(), objects.counters.clone(), bridge.cloned());
+fn export(metrics: &Metrics, broker: &Arc<Broker>, bridge: Option<&Bridge>) {
+    let (broker, bridge) = (broker.clone(), bridge.cloned());
     metrics.on_scrape(move |families| {
         families.kafka.memory_held_bytes.set(broker.connection_bytes_held());
+        families.process.memory_counted_bytes.set(broker.memory_counted_bytes());
         let cache = broker.log.cache_stats();
         set_total(&families.cache.hits, cache.hits);
         set_total(&families.cache.misses, cache.misses);
         set_total(&families.cache.evictions, cache.evictions);
         families.cache.held_bytes.set(i64::try_from(cache.memory_bytes).unwrap_or(i64::MAX));
-        export::export_store(&families.store, &counters.snapshot());
+        export::export_metadata(&families.metadata, &broker.metadata.change_counts());
         if let Some(bridge) = &bridge {
             export::export_tables(&families.tables, bridge);
             export::export_upkeep(&families.upkeep, bridge);
             export::export_decoding(&families.decoding, bridge);
         }
     });
-}
-
-async fn bind(address: &str) -> Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|error| Error::invalid(format!("cannot listen on {address}")).with_source(error))
 }
 
 fn local(listener: &TcpListener) -> Result<std::net::SocketAddr> {

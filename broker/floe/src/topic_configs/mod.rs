@@ -4,13 +4,15 @@
 //! of the broker's setting behind it, and says what Floe does with it. [`check`] is the only way
 //! for a config into a topic; [`change`](incremental) computes what IncrementalAlterConfigs asks
 //! for; [`describe`] is what DescribeConfigs and CreateTopics answer; [`terms`] is
-//! what retention keeps; `page` makes `docs/topic-configs.md`.
+//! what retention keeps, [`compaction_terms`] how a topic is compacted; `page` makes
+//! `docs/topic-configs.md`.
 //!
 //! Nothing is claimed silently: what is not acted on says so in its documentation, and a value that
 //! would be wrong to accept is refused.
 
 mod change;
 mod check;
+mod compaction;
 mod describe;
 #[cfg(test)]
 mod page;
@@ -22,6 +24,7 @@ mod value;
 
 pub(crate) use change::{Operation, RequestedChange, incremental, replacement};
 pub(crate) use check::check;
+pub(crate) use compaction::compaction_terms;
 pub(crate) use describe::describe;
 pub(crate) use retention::{RETENTION_HOURS, inherited_from, terms};
 pub(crate) use table::{TOPIC_CONFIGS, TopicConfig};
@@ -37,7 +40,8 @@ pub(crate) struct ServerValues {
     pub(crate) log_retention: LogRetention,
     /// `iceberg.enable`: whether there are tables at all.
     pub(crate) iceberg_enable: bool,
-    /// Whether the topic has a table where it does not say so itself, see `iceberg.exclude_topics`.
+    /// Whether the topic has a table where it does not say so itself, see
+    /// `iceberg.exclude_topics`.
     pub(crate) table_by_default: bool,
 }
 

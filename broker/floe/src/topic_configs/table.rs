@@ -9,6 +9,8 @@ pub(super) const CLEANUP_POLICY: &str = "cleanup.policy";
 pub(super) const RETENTION_BYTES: &str = "retention.bytes";
 pub(super) const RETENTION_MS: &str = "retention.ms";
 pub(super) const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
+pub(super) const DELETE_RETENTION_MS: &str = "delete.retention.ms";
+pub(super) const MIN_CLEANABLE_DIRTY_RATIO: &str = "min.cleanable.dirty.ratio";
 pub(super) const MIN_COMPACTION_LAG_MS: &str = "min.compaction.lag.ms";
 pub(super) const MAX_COMPACTION_LAG_MS: &str = "max.compaction.lag.ms";
 
@@ -20,8 +22,6 @@ const NEVER: &str = "9223372036854775807";
 pub(crate) enum Effect {
     /// It does what its documentation says.
     Acted,
-    /// Not in this release; until then, this happens.
-    NotYet(&'static str),
     /// There is nothing that it could do, because of this.
     Never(&'static str),
 }
@@ -66,11 +66,6 @@ impl TopicConfig {
         self
     }
 
-    const fn not_yet(mut self, meanwhile: &'static str) -> Self {
-        self.effect = Effect::NotYet(meanwhile);
-        self
-    }
-
     const fn never(mut self, because: &'static str) -> Self {
         self.effect = Effect::Never(because);
         self
@@ -90,9 +85,6 @@ impl TopicConfig {
     pub(crate) fn documentation(&self) -> String {
         match self.effect {
             Effect::Acted => self.doc.to_owned(),
-            Effect::NotYet(meanwhile) => {
-                format!("{} Not acted on by Floe yet: {meanwhile}.", self.doc)
-            }
             Effect::Never(because) => format!("{} Not acted on by Floe: {because}.", self.doc),
         }
     }
@@ -103,7 +95,6 @@ pub(super) fn topic_config(name: &str) -> Option<&'static TopicConfig> {
     TOPIC_CONFIGS.iter().find(|config| config.name == name)
 }
 
-const NO_COMPACTION: &str = "nothing is compacted, all records are kept";
 const NO_SEGMENT_FILES: &str = "a topic has no segment files of its own";
 const NO_REPLICATION: &str =
     "nothing is replicated between brokers, the object store keeps the data";
@@ -122,8 +113,7 @@ pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
         "delete",
         "What becomes of old records: `delete` removes them by age and size, `compact` keeps \
          the last one of each key. A compacted topic takes no record without a key, and one \
-         that is only compacted refuses DeleteRecords. Nothing is compacted by Floe yet: without \
-         `delete` all records are kept.",
+         that is only compacted refuses DeleteRecords. With neither, all records are kept.",
     )
     .server("log.cleanup.policy"),
     TopicConfig::new(
@@ -158,13 +148,13 @@ pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
     )
     .server("compression.zstd.level"),
     TopicConfig::new(
-        "delete.retention.ms",
+        DELETE_RETENTION_MS,
         Long(0),
         "86400000",
-        "How long compaction keeps the record that deletes a key, ms.",
+        "How long compaction keeps the record that deletes a key, a tombstone, after it has first \
+         passed it, ms.",
     )
-    .server("log.cleaner.delete.retention.ms")
-    .not_yet(NO_COMPACTION),
+    .server("log.cleaner.delete.retention.ms"),
     TopicConfig::new(
         "errors.deadletterqueue.group.enable",
         Bool,
@@ -260,10 +250,9 @@ pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
         MAX_COMPACTION_LAG_MS,
         Long(1),
         NEVER,
-        "After how long a record is compacted at the latest, ms.",
+        "After how long a record is compacted at the latest, ms, however little is uncompacted.",
     )
-    .server("log.cleaner.max.compaction.lag.ms")
-    .not_yet(NO_COMPACTION),
+    .server("log.cleaner.max.compaction.lag.ms"),
     TopicConfig::new(
         "max.decompressed.message.bytes",
         Int { min: 1, max: i32::MAX },
@@ -312,21 +301,20 @@ pub(crate) const TOPIC_CONFIGS: &[TopicConfig] = &[
     )
     .server("log.message.timestamp.type"),
     TopicConfig::new(
-        "min.cleanable.dirty.ratio",
+        MIN_CLEANABLE_DIRTY_RATIO,
         Ratio,
         "0.5",
-        "What part of the log must be uncompacted before it is compacted again.",
+        "A partition is compacted once more than this part of its bytes has come since the last \
+         time. What its table has not read stays.",
     )
-    .server("log.cleaner.min.cleanable.ratio")
-    .not_yet(NO_COMPACTION),
+    .server("log.cleaner.min.cleanable.ratio"),
     TopicConfig::new(
         MIN_COMPACTION_LAG_MS,
         Long(0),
         "0",
         "How long a record is not compacted, ms.",
     )
-    .server("log.cleaner.min.compaction.lag.ms")
-    .not_yet(NO_COMPACTION),
+    .server("log.cleaner.min.compaction.lag.ms"),
     TopicConfig::new(
         "min.insync.replicas",
         Int { min: 1, max: i32::MAX },

@@ -161,8 +161,8 @@ fn what_is_not_built_is_refused_or_says_so() {
     let off = ServerValues { iceberg_enable: false, table_by_default: false, ..SERVER };
     let refused = check(configs(&[("iceberg.enable", "true")]), off).unwrap_err();
     assert!(refused.contains("this broker keeps no tables"), "{refused}");
-    let lag = named(&describe(&BTreeMap::new(), SERVER), "min.compaction.lag.ms").clone();
-    assert!(lag.documentation.contains("Not acted on by Floe yet"));
+    let level = named(&describe(&BTreeMap::new(), SERVER), "preallocate").clone();
+    assert!(level.documentation.contains("Not acted on by Floe: "));
 }
 
 #[test]

@@ -107,14 +107,29 @@ async fn case_128_a_batch_sent_again_is_answered_with_its_first_offset() {
     assert_eq!(values(&client.fetch(12, topic.fetch(12, 0, 0)).await).len(), 5);
 }
 
-/// A producer whose state is gone goes on where it was.
+/// A producer whose state is gone, by expiry too, goes on where it was; also after a restart.
 #[tokio::test]
 async fn case_130_an_unknown_producer_begins_at_any_sequence() {
-    let (_rig, topic, mut client) = rig().await;
+    let (rig, topic, mut client) = rig().await;
     let produced = client.produce(&topic, 9, idempotent(77, 7, &["x"])).await;
     assert_eq!((produced.error_code, produced.base_offset), (0, 0));
     let next = client.produce(&topic, 9, idempotent(77, 8, &["y"])).await;
     assert_eq!((next.error_code, next.base_offset), (0, 1));
+    let ahead = client.produce(&topic, 9, idempotent(77, 20, &["z"])).await;
+    assert_eq!(ahead.error_code, 45, "as long as it is known, a gap is a gap");
+    let known = rig.broker.topics.by_name(topic.name).expect("it is there");
+    let partition = known.partition(0).expect("one partition");
+    rig.broker.metadata.expire_producers(partition, i64::MAX).await.expect("expired");
+    let late = client.produce(&topic, 9, idempotent(77, 20, &["z"])).await;
+    assert_eq!((late.error_code, late.base_offset), (0, 2));
+    let rig = rig.restart().await;
+    let mut client = rig.connect();
+    let later = client.produce(&topic, 9, idempotent(77, 21, &["after"])).await;
+    assert_eq!((later.error_code, later.base_offset), (0, 3));
+    rig.broker.metadata.expire_producers(partition, i64::MAX).await.expect("expired");
+    let rig = rig.restart().await;
+    let last = rig.connect().produce(&topic, 9, idempotent(77, 40, &["last"])).await;
+    assert_eq!((last.error_code, last.base_offset), (0, 4));
 }
 
 #[tokio::test]
@@ -165,7 +180,18 @@ async fn case_142_and_145_every_codec_is_taken_with_headers() {
     // Before version 7 clients do not know zstd.
     let refused = client.produce(&topic, 6, timed(Codec::Zstd, &[1])).await;
     assert_eq!(refused.error_code, 76);
-    assert_eq!(values(&client.fetch(12, topic.fetch(12, 0, 0)).await).len(), 5);
+    let answer = client.fetch(12, topic.fetch(12, 0, 0)).await;
+    let records = answer.responses[0].partitions[0].records.clone().expect("records");
+    let mut found = 0;
+    for batch in kfs::batches(&records) {
+        let batch = batch.expect("whole batches");
+        let records = batch.records(1 << 20).expect("records");
+        let record = records.iter().next().expect("one").expect("a record");
+        // Twice the same key, null and empty, in their order.
+        assert_eq!(record.headers.collect::<Vec<_>>(), headers);
+        found += 1;
+    }
+    assert_eq!(found, 5);
 }
 
 /// Few bytes that become many: refused before they do.
@@ -188,9 +214,8 @@ async fn case_143_what_decompresses_beyond_the_limit_is_refused() {
     assert_eq!(refused.error_code, 10);
 }
 
-/// Some clients take a list of aborted transactions for an order to drop records.
 #[tokio::test]
-async fn case_148_and_149_isolation_changes_nothing_without_transactions() {
+async fn case_149_isolation_changes_nothing_without_transactions() {
     let (_rig, topic, mut client) = rig().await;
     let committed = |offset| {
         let RequestKind::Fetch(request) = topic.fetch(12, offset, 0) else { panic!() };
@@ -231,6 +256,38 @@ async fn case_158_a_batch_larger_than_every_limit_is_fetched() {
     request.topics[0].partitions[0].partition_max_bytes = 1;
     let answer = client.fetch(12, RequestKind::Fetch(request)).await;
     assert_eq!(values(&answer).len(), 1);
+}
+
+/// The limit of the whole answer holds over however many partitions, each of which has its own.
+#[tokio::test]
+async fn case_158_a_thousand_partitions_share_one_limit() {
+    const PARTITIONS: i32 = 1_000;
+    const BYTES_MAX: i32 = 50_000;
+    let rig = Rig::start().await;
+    let topic = SampleTopic { name: "wide", id: rig.create_topic("wide", PARTITIONS).await };
+    let mut client = rig.connect();
+    let RequestKind::Produce(mut request) = topic.produce(9, batch(&[&"x".repeat(3_000)])) else {
+        panic!()
+    };
+    let one = request.topic_data[0].partition_data.remove(0);
+    request.topic_data[0].partition_data =
+        (0..PARTITIONS).map(|index| one.clone().with_index(index)).collect();
+    let answer = client.call(ApiKey::Produce, 9, RequestKind::Produce(request)).await;
+    let ResponseKind::Produce(answer) = answer else { panic!("another answer") };
+    let answered = &answer.responses[0].partition_responses;
+    assert_eq!(answered.len(), PARTITIONS as usize);
+    assert!(answered.iter().all(|partition| partition.error_code == 0));
+    let RequestKind::Fetch(mut request) = topic.fetch(12, 0, 0) else { panic!() };
+    request.max_bytes = BYTES_MAX;
+    let partitions = &mut request.topics[0].partitions;
+    *partitions =
+        (0..PARTITIONS).map(|index| partitions[0].clone().with_partition(index)).collect();
+    let answer = client.fetch(12, RequestKind::Fetch(request)).await;
+    let partitions = &answer.responses[0].partitions;
+    let sizes = partitions.iter().map(|one| one.records.as_ref().map_or(0, Bytes::len));
+    let sum: usize = sizes.sum();
+    assert!(sum <= BYTES_MAX as usize && sum > BYTES_MAX as usize / 2, "{sum} bytes");
+    assert!(partitions.iter().all(|one| (one.error_code, one.high_watermark) == (0, 1)));
 }
 
 #[tokio::test]
@@ -277,6 +334,27 @@ async fn case_164_the_leader_epoch_is_the_same_in_every_answer() {
     let ResponseKind::OffsetForLeaderEpoch(end) = answer else { panic!("another answer") };
     let end = &end.topics[0].partitions[0];
     assert_eq!((end.error_code, end.leader_epoch, end.end_offset), (0, 0, 2));
+    let request = crate::samples::sample(ApiKey::ListOffsets, 7, &topic);
+    let answer = client.call(ApiKey::ListOffsets, 7, request).await;
+    let ResponseKind::ListOffsets(listed) = answer else { panic!("another answer") };
+    let listed = &listed.topics[0].partitions[0];
+    assert_eq!((listed.error_code, listed.leader_epoch, listed.offset), (0, 0, 2));
+    // A committed offset comes back with the epoch that its client knew: this one.
+    let RequestKind::OffsetCommit(mut request) =
+        crate::samples::sample(ApiKey::OffsetCommit, 8, &topic)
+    else {
+        panic!()
+    };
+    request.topics[0].partitions[0].committed_leader_epoch = listed.leader_epoch;
+    let request = RequestKind::OffsetCommit(request);
+    let answer = client.call(ApiKey::OffsetCommit, 8, request).await;
+    let ResponseKind::OffsetCommit(answer) = answer else { panic!("another answer") };
+    assert_eq!(answer.topics[0].partitions[0].error_code, 0);
+    let request = crate::samples::sample(ApiKey::OffsetFetch, 8, &topic);
+    let answer = client.call(ApiKey::OffsetFetch, 8, request).await;
+    let ResponseKind::OffsetFetch(answer) = answer else { panic!("another answer") };
+    let offset = &answer.groups[0].topics[0].partitions[0];
+    assert_eq!((offset.committed_offset, offset.committed_leader_epoch), (1, 0));
 }
 
 /// Load balancers drop idle connections silently; a broker ends them where the client can see it.

@@ -214,4 +214,19 @@ async fn case_125_a_compacted_topic_says_so_and_keeps_its_records() {
     let configs = describe(&mut client, 2, "connect-configs").await;
     let policy = configs.iter().find(|(name, _)| name == "cleanup.policy");
     assert_eq!(policy.and_then(|(_, value)| value.as_deref()), Some("compact"));
+    let id = rig.broker.topics.by_name("connect-configs").expect("it is there").topic.id.0;
+    let topic = SampleTopic { name: "connect-configs", id };
+    let keyless = client.produce(&topic, 9, crate::samples::batch(&["no key"])).await;
+    assert_eq!(keyless.error_code, 87);
+    let mut builder = kfs::BatchBuilder::new();
+    for value in ["old", "new"] {
+        // Of 1970: a topic that deletes by time would not keep it.
+        let (key, value) = (Some(&b"connector"[..]), Some(value.as_bytes()));
+        let record = kfs::NewRecord { timestamp_ms: 1_000, key, value, headers: &[] };
+        builder.push(&record).expect("a record");
+    }
+    let keyed = builder.build().expect("a batch");
+    assert_eq!(client.produce(&topic, 9, keyed).await.error_code, 0);
+    let read = crate::kit::values(&client.fetch(12, topic.fetch(12, 0, 0)).await);
+    assert_eq!(read.last(), Some(&(1, "new".to_owned())));
 }

@@ -25,7 +25,7 @@ pub(crate) struct Rig {
     pub(crate) broker: Arc<Broker>,
     pub(crate) trigger: ShutdownTrigger,
     pub(crate) model: Arc<ModelBackend>,
-    objects: Arc<MemoryStore>,
+    pub(crate) objects: Arc<MemoryStore>,
 }
 
 impl Rig {
@@ -36,7 +36,11 @@ impl Rig {
 
     /// A broker on a machine with this much memory.
     pub(crate) async fn start_on(memory_bytes: u64) -> Self {
-        let env = Env::current();
+        Self::start_in(Env::current(), memory_bytes).await
+    }
+
+    /// A broker with a clock of its own.
+    pub(crate) async fn start_in(env: Env, memory_bytes: u64) -> Self {
         let model = Arc::new(ModelBackend::new(env.clone()));
         let metadata = MetadataStore::new(model.clone(), env.clone());
         let cluster = ClusterId(env.uuid());

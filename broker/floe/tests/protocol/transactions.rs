@@ -451,6 +451,28 @@ async fn offsets_are_committed_with_the_transaction() {
     }
 }
 
+/// Some clients take a list of aborted transactions for an order to drop records: who asked for
+/// uncommitted ones gets them all, and no list.
+#[tokio::test]
+async fn case_148_readers_of_uncommitted_records_get_the_aborted_ones_and_no_list() {
+    let rig = Rig::start().await;
+    let topic = topic(&rig, "one").await;
+    let mut producer = Producer::new(&rig, Protocol::Tv2, "t").await;
+    producer.write(&topic, "20").await;
+    assert_eq!(producer.end(false).await, ErrorCode::None);
+    let answer = rig.connect().fetch(12, topic.fetch(12, 0, 0)).await;
+    let partition = &answer.responses[0].partitions[0];
+    assert_eq!(partition.aborted_transactions, None);
+    let records = partition.records.clone().expect("never null");
+    let batches: Vec<_> = kfs::batches(&records).map(|batch| batch.expect("whole")).collect();
+    let kinds: Vec<bool> = batches.iter().map(|batch| batch.header.is_control()).collect();
+    assert_eq!(kinds, [false, true], "the record, and its marker");
+    let aborted = batches[0].records(1 << 20).expect("records");
+    let value = aborted.iter().next().expect("one").expect("a record").value;
+    assert_eq!(value, Some(&b"20"[..]));
+    assert_eq!(committed(&rig, &topic).await.2, vec![0], "who reads committed ones is told");
+}
+
 /// Case 151: a reader of committed records reaches the end though the tail is a marker or aborted.
 #[tokio::test]
 async fn case_151_control_batches_at_the_tail_are_passed() {

@@ -1,12 +1,13 @@
 //! From the batches of adjacent extents to one object: byte for byte, with absolute offsets.
 
 use crate::blocks::{Block, Blocks, BlocksKey, MergedBlocks};
+use crate::rewrite::NewExtents;
 use bytes::Bytes;
 use floe_env::{Error, Result};
 use floe_metadata::rows::{Extent, Place};
 use kfs::{
-    AbortedTransaction, BatchHeader, BatchPlace, ClusterId, OffsetMode, SectionStart,
-    SegmentBuilder, TopicPartition,
+    AbortedTransaction, BatchHeader, ClusterId, OffsetMode, SectionStart, SegmentBuilder,
+    TimestampType, TopicPartition,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,7 +54,9 @@ pub(crate) fn build(merge: &Merge, sources: Vec<Blocks>) -> Result<MergedObject>
         delete_horizon_ms: None,
     };
     builder.begin(start).map_err(corrupt)?;
-    let mut extents = Vec::new();
+    let timestamp_type =
+        merge.sources.first().map_or(TimestampType::CreateTime, |source| source.timestamp_type);
+    let mut extents = NewExtents::new(&merge.key, merge.extent_bytes_max);
     let mut cuts = Cuts::default();
     for (source, blocks) in sources.into_iter().enumerate() {
         for block in blocks.iter() {
@@ -62,8 +65,8 @@ pub(crate) fn build(merge: &Merge, sources: Vec<Blocks>) -> Result<MergedObject>
                 let header = batch.map_err(|error| corrupt(error.into()))?.header;
                 let end = position + header.total_len();
                 let place = builder.push(block.bytes.slice(position..end)).map_err(corrupt)?;
-                add_batch(merge, &header, place, &mut extents);
-                cuts.begin(extents.len(), source);
+                extents.add(&header, place, timestamp_type);
+                cuts.begin(extents.count(), source);
                 if merge.cached[source] {
                     cuts.add(&header, &block.bytes, position..end);
                 }
@@ -71,7 +74,7 @@ pub(crate) fn build(merge: &Merge, sources: Vec<Blocks>) -> Result<MergedObject>
             }
         }
     }
-    close_gaps(&merge.sources, &mut extents);
+    let extents = extents.covering(&merge.sources);
     let blocks = cuts.blocks(&extents, &merge.cached);
     let built = builder.finish().map_err(corrupt)?;
     Ok(MergedObject { parts: built.parts, size: built.length, extents, blocks })
@@ -130,54 +133,12 @@ impl Cuts {
     }
 }
 
-/// Adds a batch to the last extent, or to a new one where that is full.
-fn add_batch(merge: &Merge, header: &BatchHeader, place: BatchPlace, extents: &mut Vec<Extent>) {
-    if let Some(Extent {
-        place: Place::Range { length, .. },
-        max_timestamp_ms,
-        has_transactional,
-        ..
-    }) = extents.last_mut()
-        && *length + u64::from(place.length) <= merge.extent_bytes_max
-    {
-        *length += u64::from(place.length);
-        *has_transactional |= header.is_transactional();
-        *max_timestamp_ms = header.max_timestamp_ms.max(*max_timestamp_ms);
-        return;
-    }
-    extents.push(Extent {
-        base_offset: header.base_offset,
-        last_offset: header.last_offset(),
-        place: Place::Range {
-            key: merge.key.clone(),
-            position: place.position,
-            length: u64::from(place.length),
-        },
-        offset_mode: OffsetMode::Absolute,
-        max_timestamp_ms: header.max_timestamp_ms,
-        timestamp_type: merge.sources[0].timestamp_type,
-        has_transactional: header.is_transactional(),
-    });
-}
-
-/// Lets each extent reach until the next one, and all of them cover what the sources cover.
-fn close_gaps(sources: &[Extent], extents: &mut [Extent]) {
-    if let (Some(first), Some(source)) = (extents.first_mut(), sources.first()) {
-        first.base_offset = source.base_offset;
-    }
-    let mut end = sources.last().map_or(0, |source| source.last_offset);
-    for extent in extents.iter_mut().rev() {
-        extent.last_offset = end;
-        end = extent.base_offset - 1;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::blocks::BlockMemory;
     use crate::extents::to_blocks;
-    use kfs::{BatchBuilder, NewRecord, PartitionIndex, TimestampType, TopicId};
+    use kfs::{BatchBuilder, NewRecord, PartitionIndex, TopicId};
 
     /// Extents of one record each, and their blocks.
     fn sources(count: i64) -> (Vec<Extent>, Vec<Blocks>) {

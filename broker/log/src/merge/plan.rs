@@ -85,14 +85,14 @@ struct Piece {
 }
 
 /// The first and longest run of extents that is worth a merge, as indices. `extents` are of one
-/// partition, by offset.
+/// partition, by offset. Of a compacted topic, none reaches over the offset `clean_until`.
 pub(crate) fn plan(
     extents: &[Extent],
-    last_stable_offset: i64,
+    (last_stable_offset, clean_until): (i64, Option<i64>),
     rules: &MergeRules,
     now_ms: i64,
 ) -> Option<Range<usize>> {
-    let pieces = pieces(extents, last_stable_offset);
+    let pieces = pieces(extents, last_stable_offset, clean_until);
     (0..pieces.len()).find_map(|first| longest_run(&pieces[first..], rules, now_ms))
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn plan(
 pub(crate) fn open_tail(extents: &[Extent], rules: &MergeRules) -> i64 {
     let mut bytes = 0;
     let mut start = extents.last().map_or(0, |extent| extent.base_offset);
-    for piece in pieces(extents, i64::MAX).iter().rev() {
+    for piece in pieces(extents, i64::MAX, None).iter().rev() {
         bytes += piece.bytes;
         if bytes > rules.object_bytes_max {
             break;
@@ -113,7 +113,7 @@ pub(crate) fn open_tail(extents: &[Extent], rules: &MergeRules) -> i64 {
 
 /// A full page without the piece at its end, which may go on behind it.
 pub(crate) fn whole_pieces(extents: &[Extent]) -> &[Extent] {
-    match pieces(extents, i64::MAX).last() {
+    match pieces(extents, i64::MAX, None).last() {
         Some(last) if last.extents.end == extents.len() && last.extents.start > 0 => {
             &extents[..last.extents.start]
         }
@@ -144,7 +144,7 @@ fn longest_run(pieces: &[Piece], rules: &MergeRules, now_ms: i64) -> Option<Rang
 
 /// The pieces of what may be merged: batches and markers below the last stable offset, where every
 /// transaction has ended.
-fn pieces(extents: &[Extent], last_stable_offset: i64) -> Vec<Piece> {
+fn pieces(extents: &[Extent], last_stable_offset: i64, clean_until: Option<i64>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (at, extent) in extents.iter().enumerate() {
         let length = match &extent.place {
@@ -159,6 +159,7 @@ fn pieces(extents: &[Extent], last_stable_offset: i64) -> Vec<Piece> {
         let touches = before.is_some_and(|before| {
             before.last_offset + 1 == extent.base_offset
                 && before.timestamp_type == extent.timestamp_type
+                && clean_until != Some(extent.base_offset)
         });
         let last = pieces.last_mut().filter(|last| touches && last.extents.end == at);
         let follows = last.is_some();

@@ -3,6 +3,9 @@
 
 mod append_fetch;
 mod clean;
+mod compaction;
+mod compaction_of_transactions;
+mod keyed;
 mod merge;
 mod producer_expiry;
 mod read_ahead;

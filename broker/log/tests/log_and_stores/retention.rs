@@ -155,6 +155,27 @@ async fn what_the_table_lacks_is_held_and_then_passed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_progress_that_cannot_be_read_keeps_its_own_records_and_no_others() {
+    let rig = Rig::new().await;
+    let partition = rig.partition(0);
+    let other = TopicPartition { topic: rig.other_topic, ..partition };
+    for partition in [partition, other] {
+        seconds(&rig, partition, 2).await;
+    }
+    rig.node.set_clock_ms(young_ms() + 5_000 + HOUR_MS);
+    let progress = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
+    rig.metadata.set_table_progress(rig.topic, progress("what?")).await.unwrap();
+    rig.metadata.set_table_progress(rig.other_topic, progress("2,0")).await.unwrap();
+    let terms = RetentionTerms { has_table: true, ..by_time(1_000) };
+    let hold = TableHold { time_ms: 2 * HOUR_MS, bytes: 0 };
+    let retention = rig.retention(terms, hold);
+    assert_eq!(round(&rig, &retention).await.extents, 2);
+    assert_eq!((log_start(&rig, partition).await, log_start(&rig, other).await), (0, 2));
+    rig.pass(2 * HOUR_MS).await;
+    assert_eq!(round(&rig, &retention).await.lacked_by_table, 2, "and those not for ever");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_timestamp_in_the_future_keeps_the_log_and_is_told() {
     let rig = Rig::new().await;
     let partition = rig.partition(0);

@@ -6,8 +6,9 @@ use floe_env::simulated::{Node, SIMULATION_START_MS};
 use floe_env::{Env, Error, Result, Shutdown, ShutdownTrigger, shutdown_signal};
 use floe_log::merge::MergeRound;
 use floe_log::{
-    AppendBatch, CleanRules, Cleaner, CutRules, FetchFrom, Log, LogConfig, MergeRules, Merger,
-    NoObserver, Pace, Retention, RetentionPolicy, RetentionRules, RetentionTerms, TableHold,
+    AppendBatch, CleanRules, Cleaner, CompactionPolicy, CompactionRules, CompactionTerms,
+    Compactor, CutRules, FetchFrom, Log, LogConfig, MergeRules, Merger, NoObserver, Pace,
+    Retention, RetentionPolicy, RetentionRules, RetentionTerms, TableHold,
 };
 use floe_metadata::brokers::BrokerAddress;
 use floe_metadata::rows::{Extent, Place};
@@ -110,6 +111,22 @@ impl Rig {
         Retention::new(&self.env, log, metadata, Arc::new(SameTerms(terms)), rules)
     }
 
+    /// Compaction of all topics by these terms, whose tables have progress as decimal numbers.
+    pub(crate) fn compactor(&self, terms: CompactionTerms, rules: CompactionRules) -> Compactor {
+        self.compactor_of(&self.broker.log, terms, rules)
+    }
+
+    /// The same of another broker.
+    pub(crate) fn compactor_of(
+        &self,
+        log: &Log,
+        terms: CompactionTerms,
+        rules: CompactionRules,
+    ) -> Compactor {
+        let policy = Arc::new(AllCompacted(terms));
+        Compactor::new(&self.env, log, self.metadata.clone(), policy, rules)
+    }
+
     /// Merges until nothing is left to do.
     pub(crate) async fn merge_all(&self, merger: &Merger) -> MergeRound {
         let mut all = MergeRound::default();
@@ -171,7 +188,21 @@ impl RetentionPolicy for SameTerms {
 
     fn table_ends(&self, progress: &[u8]) -> Result<Vec<i64>> {
         let text = std::str::from_utf8(progress).expect("a test wrote it");
-        Ok(text.split(',').map(|end| end.parse().expect("a test wrote it")).collect())
+        let end = |end: &str| end.parse().map_err(|_| Error::corrupt("a table's progress"));
+        text.split(',').map(end).collect()
+    }
+}
+
+/// All topics are compacted in the same way.
+struct AllCompacted(CompactionTerms);
+
+impl CompactionPolicy for AllCompacted {
+    fn terms(&self, _topic: &Topic) -> Option<CompactionTerms> {
+        Some(self.0)
+    }
+
+    fn table_ends(&self, progress: &[u8]) -> Result<Vec<i64>> {
+        SameTerms(RetentionTerms::default()).table_ends(progress)
     }
 }
 
@@ -278,6 +309,7 @@ pub(crate) struct HookedStore {
     reads: AtomicUsize,
     cut_off: Mutex<Option<(String, u64)>>,
     refuses_puts: AtomicBool,
+    puts_wait: AtomicBool,
 }
 
 impl HookedStore {
@@ -301,6 +333,11 @@ impl HookedStore {
         self.refuses_puts.store(refuses, Ordering::Relaxed);
     }
 
+    /// From now on whoever puts waits once before the object is there, and once after.
+    pub(crate) fn puts_wait(&self) {
+        self.puts_wait.store(true, Ordering::Relaxed);
+    }
+
     /// Reads of ranges so far.
     pub(crate) fn reads(&self) -> usize {
         self.reads.load(Ordering::Relaxed)
@@ -317,7 +354,14 @@ impl StoreLayer for HookedStore {
         if self.refuses_puts.load(Ordering::Relaxed) {
             return Err(Error::unavailable("no puts now"));
         }
+        let waits = self.puts_wait.load(Ordering::Relaxed);
+        if waits {
+            tokio::task::yield_now().await;
+        }
         let outcome = self.inner.put(key, parts).await?;
+        if waits {
+            tokio::task::yield_now().await;
+        }
         let hook = self.after_put.lock().take();
         if let Some(hook) = hook {
             hook.await;

@@ -13,15 +13,15 @@ use kfs::{
 };
 
 /// A producer with a transactional id, which raises its epoch with every end.
-struct Producer {
-    id: ProducerId,
-    name: String,
-    epoch: i16,
-    sequence: i32,
+pub(crate) struct Producer {
+    pub(crate) id: ProducerId,
+    pub(crate) name: String,
+    pub(crate) epoch: i16,
+    pub(crate) sequence: i32,
 }
 
 impl Producer {
-    async fn new(rig: &Rig, id: i64) -> Self {
+    pub(crate) async fn new(rig: &Rig, id: i64) -> Self {
         let name = format!("t{id}");
         let row = TransactionRow::new(ProducerId(id), 60_000, 0);
         rig.metadata.put_transaction(&name, None, &row).await.expect("a new id");
@@ -53,7 +53,7 @@ impl Producer {
         }
     }
 
-    async fn end(&mut self, rig: &Rig, commit: bool) {
+    pub(crate) async fn end(&mut self, rig: &Rig, commit: bool) {
         let known = rig.metadata.transaction(&self.name).await.expect("read").expect("it is there");
         let epoch = ProducerEpoch(known.row.epoch.0 + 1);
         let after = TransactionRow {
@@ -98,13 +98,17 @@ fn described(slices: &[Bytes]) -> Vec<String> {
 }
 
 /// What a reader of everything sees.
-async fn all(log: &Log, partition: TopicPartition) -> Vec<String> {
+pub(crate) async fn all(log: &Log, partition: TopicPartition) -> Vec<String> {
     let from = FetchFrom { partition, offset: 0, bytes_max: 1 << 20, committed_only: false };
     described(&log.fetch(from).await.expect("fetch").records)
 }
 
 /// What a reader of committed records sees, and which transactions it is told were aborted.
-async fn committed(log: &Log, partition: TopicPartition, offset: i64) -> (Vec<String>, Vec<i64>) {
+pub(crate) async fn committed(
+    log: &Log,
+    partition: TopicPartition,
+    offset: i64,
+) -> (Vec<String>, Vec<i64>) {
     let from = FetchFrom { partition, offset, bytes_max: 1 << 20, committed_only: true };
     let fetched = log.fetch(from).await.expect("fetch");
     let aborted = fetched.aborted.iter().map(|one| one.first_offset).collect();

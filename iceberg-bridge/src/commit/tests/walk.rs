@@ -2,9 +2,11 @@
 //! on.
 
 use super::*;
-use crate::commit::manifest::parse_manifest;
+use crate::commit::manifest::{Entries, encode_manifest, parse_manifest};
+use crate::commit::prepare::partition_spec_id;
+use crate::commit::snapshot::next_snapshot;
 use floe_store::Counted;
-use iceberg::spec::{Operation, Snapshot, Summary, TableMetadataBuilder};
+use iceberg::spec::{ManifestFile, Operation, Snapshot, Summary, TableMetadataBuilder};
 
 fn main_at(snapshot_id: i64) -> iceberg::spec::SnapshotReference {
     refs::branch(snapshot_id)
@@ -33,20 +35,20 @@ impl Rig {
         let place = SnapshotPlace { id, parent, sequence_number };
         let (mut manifests, store) = (Vec::new(), Arc::new(self.world.store.clone()));
         for file in staged.files {
-            put(store.clone(), file.key, file.bytes.unwrap()).await.unwrap();
+            put(store.clone(), file.key, vec![file.bytes.unwrap()]).await.unwrap();
             let key = base.place.manifest_key(&self.env);
             let url = base.place.url_of(&key).unwrap();
             let spec_id = partition_spec_id(&file.data_file);
             let shape = merge::manifest_shape(&base.metadata, spec_id).unwrap();
             let entries = Entries::Added(vec![file.data_file]);
             let (manifest, bytes) = encode_manifest(&url, place, shape, entries).await.unwrap();
-            put(store.clone(), key, bytes).await.unwrap();
+            put(store.clone(), key, vec![bytes]).await.unwrap();
             manifests.push(manifest);
         }
         let key = base.place.manifest_list_key(&self.env, id);
         let url = base.place.url_of(&key).unwrap();
         let list = encode_list(&url, place, &manifests).await.unwrap();
-        put(store, key, list).await.unwrap();
+        put(store, key, vec![list]).await.unwrap();
         let totals = [("total-records", until.to_string()), ("total-data-files", "1".to_owned())];
         let totals = totals.into_iter().map(|(key, value)| (key.to_owned(), value));
         let summary = Summary { operation, additional_properties: totals.collect() };

@@ -1,6 +1,7 @@
 //! Tables that engines make: they belong to no topic.
 
 use super::*;
+use crate::commit::joined;
 use floe_env::simulated::SIMULATION_START_MS;
 
 fn new_table() -> NewTable {
@@ -48,7 +49,7 @@ async fn a_staged_table_is_made_by_its_commit() {
     let name = TableName::new("kafka", "made");
     let staged = rig.bridge.create_external(name.clone(), new_table(), true).await.unwrap();
     assert!(staged.location.is_none() && rig.bridge.pointer_of(&name).await.unwrap().is_none());
-    let metadata: TableMetadata = serde_json::from_slice(&staged.metadata_json).unwrap();
+    let metadata: TableMetadata = serde_json::from_slice(&staged.metadata_json[0]).unwrap();
     let updates = |location: &str| {
         vec![
             TableUpdate::AssignUuid { uuid: metadata.uuid() },
@@ -159,6 +160,6 @@ async fn of_a_change_of_two_tables_all_is_made_or_nothing() {
     let both = rig.bridge.commit_external(&[commit("one", 0), commit("two", 0)]).await.unwrap();
     assert_eq!(both.len(), 2);
     for version in both {
-        assert!(String::from_utf8_lossy(&version.metadata_json).contains("\"by\":\"us\""));
+        assert!(String::from_utf8_lossy(&joined(&version.metadata_json)).contains("\"by\":\"us\""));
     }
 }

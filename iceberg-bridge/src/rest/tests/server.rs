@@ -33,6 +33,10 @@ pub(super) enum Fault {
     Unavailable,
     /// It works, and 503 is answered.
     AppliedAndUnavailable,
+    /// It works, and 202 is answered, without a word more.
+    AppliedAndAccepted,
+    /// It works, others rename the table at once, and 503 is answered.
+    AppliedAndRenamed,
     /// It works, and the answer breaks off.
     AppliedAndCut,
     /// It works, and the answer does not come in time.
@@ -62,12 +66,23 @@ pub(super) struct Inner {
     pub(super) expires_in: Option<u64>,
     pub(super) tokens_given: u64,
     pub(super) are_tokens_away: bool,
+    /// Questions for tokens are never answered.
+    pub(super) are_tokens_silent: bool,
     pub(super) commits: u64,
     pub(super) loads: u64,
     /// Requests that change tables are refused with this.
     pub(super) refusal: Option<StatusCode>,
     pub(super) refuses_tags: bool,
+    /// Somebody before the catalog answers questions for tables with a page of its own, and 404.
+    pub(super) is_behind_a_page: bool,
+    /// Questions for tables are never answered.
+    pub(super) is_silent: bool,
+    /// Snapshots are not let go.
+    pub(super) keeps_snapshots: bool,
 }
+
+/// What a renamed table is called.
+pub(super) const RENAMED: &str = "elsewhere";
 
 #[derive(Clone)]
 pub(super) struct Server {
@@ -92,9 +107,9 @@ struct Commit {
 }
 
 /// So long is too slow for [`TIMEOUT`].
-const SLOW: Duration = Duration::from_millis(700);
-/// How long the tests' requests may take.
-pub(super) const TIMEOUT: Duration = Duration::from_millis(300);
+pub(super) const SLOW: Duration = Duration::from_millis(3000);
+/// How long the tests' requests may take, also on a machine that has much else to do.
+pub(super) const TIMEOUT: Duration = Duration::from_millis(1500);
 
 impl Server {
     pub(super) async fn start() -> Self {
@@ -140,6 +155,12 @@ impl Server {
         table.version += 1;
     }
 
+    pub(super) fn rename(&self, from: &str, to: &str) {
+        let mut inner = self.inner.lock();
+        let table = inner.tables.remove(from).expect("the catalog has the table");
+        inner.tables.insert(to.to_owned(), table);
+    }
+
     /// The answer to a request that may not go on.
     fn refused(&self, headers: &HeaderMap) -> Option<Response> {
         let token = self.inner.lock().token.clone();
@@ -164,6 +185,15 @@ impl Server {
             Fault::Unavailable => unavailable(),
             Fault::AppliedAndUnavailable => {
                 change();
+                unavailable()
+            }
+            Fault::AppliedAndAccepted => {
+                change();
+                StatusCode::ACCEPTED.into_response()
+            }
+            Fault::AppliedAndRenamed => {
+                change();
+                self.rename("t", RENAMED);
                 unavailable()
             }
             Fault::AppliedAndCut => {
@@ -207,6 +237,10 @@ async fn config() -> Response {
 }
 
 async fn tokens(State(server): State<Server>, form: String) -> Response {
+    let is_silent = server.inner.lock().are_tokens_silent;
+    if is_silent {
+        server.env.sleep(SLOW).await;
+    }
     let mut inner = server.inner.lock();
     if inner.are_tokens_away {
         return said(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailableException");
@@ -263,8 +297,18 @@ async fn load(
     if let Some(refused) = server.refused(&headers) {
         return refused;
     }
-    let mut inner = server.inner.lock();
-    inner.loads += 1;
+    let is_silent = {
+        let mut inner = server.inner.lock();
+        inner.loads += 1;
+        inner.is_silent
+    };
+    if is_silent {
+        server.env.sleep(SLOW).await;
+    }
+    let inner = server.inner.lock();
+    if inner.is_behind_a_page {
+        return (StatusCode::NOT_FOUND, "<html>no route</html>").into_response();
+    }
     match inner.tables.get(&name) {
         Some(table) => shown(&name, table),
         None => said(StatusCode::NOT_FOUND, "NoSuchTableException"),
@@ -330,7 +374,7 @@ impl Server {
 
     fn committed(&self, name: &str, body: Commit) -> Response {
         let mut inner = self.inner.lock();
-        let refuses_tags = inner.refuses_tags;
+        let (refuses_tags, keeps_snapshots) = (inner.refuses_tags, inner.keeps_snapshots);
         let Some(table) = inner.tables.get_mut(name) else {
             return said(StatusCode::NOT_FOUND, "NoSuchTableException");
         };
@@ -343,6 +387,9 @@ impl Server {
         for update in body.updates {
             if refuses_tags && is_tag(&update) {
                 return said(StatusCode::BAD_REQUEST, "ValidationException");
+            }
+            if keeps_snapshots && matches!(update, TableUpdate::RemoveSnapshots { .. }) {
+                continue;
             }
             builder = update.apply(builder).unwrap();
         }

@@ -35,7 +35,7 @@ fn aged(mut extents: Vec<Extent>) -> Vec<Extent> {
 }
 
 fn planned(extents: &[Extent]) -> Option<Range<usize>> {
-    plan(extents, i64::MAX, &rules(), NOW_MS)
+    plan(extents, (i64::MAX, None), &rules(), NOW_MS)
 }
 
 #[test]
@@ -53,12 +53,12 @@ fn few_young_extents_wait_and_enough_of_them_are_merged() {
 #[test]
 fn where_requests_have_a_price_small_pieces_wait_for_more_bytes_or_more_company() {
     let rules = MergeRules { bytes_min: 100, ..rules() };
-    let planned = |sizes: &[u64]| plan(&fresh(sizes), i64::MAX, &rules, NOW_MS);
+    let planned = |sizes: &[u64]| plan(&fresh(sizes), (i64::MAX, None), &rules, NOW_MS);
     assert_eq!(planned(&[10; 9]), None);
     assert_eq!(planned(&[10; 10]), Some(0..10));
     assert_eq!(planned(&[1; PIECES_ENOUGH - 1]), None);
     assert_eq!(planned(&[1; PIECES_ENOUGH]), Some(0..PIECES_ENOUGH));
-    assert_eq!(plan(&aged(fresh(&[10; 2])), i64::MAX, &rules, NOW_MS), Some(0..2));
+    assert_eq!(plan(&aged(fresh(&[10; 2])), (i64::MAX, None), &rules, NOW_MS), Some(0..2));
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn a_merged_object_never_exceeds_its_limit() {
 #[test]
 fn only_what_is_stable_and_has_bytes_is_merged() {
     let extents = fresh(&[10; 10]);
-    assert_eq!(plan(&extents, 9, &rules(), NOW_MS), Some(0..9));
-    assert_eq!(plan(&extents, 7, &rules(), NOW_MS), None);
+    assert_eq!(plan(&extents, (9, None), &rules(), NOW_MS), Some(0..9));
+    assert_eq!(plan(&extents, (7, None), &rules(), NOW_MS), None);
     let between = |change: &dyn Fn(&mut Extent)| {
         let mut extents = fresh(&[10; 17]);
         change(&mut extents[8]);
@@ -96,6 +96,16 @@ fn only_what_is_stable_and_has_bytes_is_merged() {
 }
 
 #[test]
+fn nothing_clean_is_joined_to_what_is_dirty() {
+    let extents = fresh(&[10; 17]);
+    let of = |clean_until| plan(&extents, (i64::MAX, clean_until), &rules(), NOW_MS);
+    assert_eq!(of(None), Some(0..17));
+    assert_eq!(of(Some(extents[8].base_offset)), Some(0..8));
+    assert_eq!(of(Some(extents[3].base_offset)), Some(3..17), "three are too few");
+    assert_eq!(of(Some(0)), Some(0..17));
+}
+
+#[test]
 fn transactions_and_their_markers_are_merged_once_they_have_ended() {
     let mut extents = fresh(&[90; 8]);
     for extent in extents.iter_mut().skip(1).step_by(2) {
@@ -109,7 +119,7 @@ fn transactions_and_their_markers_are_merged_once_they_have_ended() {
     }
     extents.iter_mut().for_each(|extent| extent.has_transactional = true);
     assert_eq!(planned(&extents), Some(0..8));
-    assert_eq!(plan(&extents, 7, &rules(), NOW_MS), None, "one is still open");
+    assert_eq!(plan(&extents, (7, None), &rules(), NOW_MS), None, "one is still open");
     let markers: Vec<Extent> = extents.into_iter().skip(1).step_by(2).collect();
     assert_eq!(planned(&aged(markers[..1].to_vec())), None, "a marker alone");
 }
@@ -156,7 +166,7 @@ fn what_stays_unmerged_and_what_is_rewritten_are_bounded() {
                 continue;
             }
             let sizes: Vec<u64> = pieces.iter().map(|(bytes, _)| *bytes).collect();
-            if let Some(range) = plan(&fresh(&sizes), i64::MAX, &rules, NOW_MS) {
+            if let Some(range) = plan(&fresh(&sizes), (i64::MAX, None), &rules, NOW_MS) {
                 let run = &pieces[range.clone()];
                 let bytes = run.iter().map(|(bytes, _)| bytes).sum();
                 let rewrites = run.iter().map(|(_, rewrites)| rewrites + 1).max().unwrap();

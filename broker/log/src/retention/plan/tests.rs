@@ -1,32 +1,14 @@
 use super::*;
+use crate::planned::{self, state};
 use floe_metadata::rows::Place;
-use kfs::{OffsetMode, ProducerEpoch, ProducerId, TimestampType};
+use kfs::{ProducerEpoch, ProducerId};
 
 const NOW_MS: i64 = 1_000_000;
 
 /// Extents of two offsets and 100 bytes each, with these greatest timestamps.
 fn extents(timestamps: &[i64]) -> Vec<Extent> {
-    let extent = |(at, max_timestamp_ms): (usize, &i64)| Extent {
-        base_offset: at as i64 * 2,
-        last_offset: at as i64 * 2 + 1,
-        place: Place::Range { key: format!("wal/{at}"), position: 32, length: 100 },
-        offset_mode: OffsetMode::Relative,
-        max_timestamp_ms: *max_timestamp_ms,
-        timestamp_type: TimestampType::CreateTime,
-        has_transactional: false,
-    };
-    timestamps.iter().enumerate().map(extent).collect()
-}
-
-fn state(extents: &[Extent]) -> PartitionState {
-    let end = extents.last().map_or(0, |last| last.last_offset + 1);
-    PartitionState {
-        version: 1,
-        log_start_offset: 0,
-        high_watermark: end,
-        last_stable_offset: end,
-        bytes: extents.iter().map(Extent::bytes).sum(),
-    }
+    let of: Vec<(i64, u64)> = timestamps.iter().map(|at_ms| (*at_ms, 100)).collect();
+    planned::extents(&of)
 }
 
 fn limits(time_ms: Option<i64>, bytes: Option<u64>) -> Limits {

@@ -1,5 +1,6 @@
 """What the benches do with a broker: topics, Kafka's own performance tools, and single records."""
 import dataclasses
+import itertools
 import re
 import time
 import uuid
@@ -16,6 +17,8 @@ LATENCY_SECONDS = 300
 # How long the consumer tool waits for the next records, joining its group included.
 CONSUMER_WAIT_MS = 120_000
 RECORD_BYTES = 1024
+# The client chooses.
+ANY_PARTITION = -1
 RATE = re.compile(r"(\d+) records sent, ([\d.,]+) records/sec")
 PERCENTILES = re.compile(r"([\d.,]+) ms 50th, .*?([\d.,]+) ms 99th")
 
@@ -100,17 +103,20 @@ def measured(broker, byte_count, work):
     }
 
 
-def record_latencies(broker, topic, count, outstanding):
-    """Sends `count` records with `outstanding` of them unacknowledged at most; returns their seconds, sorted."""
+def record_latencies(broker, topic, count, outstanding, places=None):
+    """Sends `count` records with `outstanding` of them unacknowledged at most; returns their seconds, sorted. They go
+    to partitions of the topic that the client chooses, or to `places`: topics and partitions without end."""
     client = Producer({
         "bootstrap.servers": broker.address, "acks": "all", "linger.ms": 0, "socket.nagle.disable": True,
         "log_level": 0,
     })
     value = b"x" * RECORD_BYTES
     seconds, waiting = [], 0
+    places = places or itertools.repeat((topic, ANY_PARTITION))
 
     def send():
         nonlocal waiting
+        name, partition = next(places)
         sent = time.perf_counter()
 
         def acknowledged(error, _):
@@ -120,7 +126,7 @@ def record_latencies(broker, topic, count, outstanding):
                 raise RuntimeError(str(error))
             seconds.append(time.perf_counter() - sent)
 
-        client.produce(topic, value, on_delivery=acknowledged)
+        client.produce(name, value, partition=partition, on_delivery=acknowledged)
         waiting += 1
 
     deadline = time.monotonic() + LATENCY_SECONDS

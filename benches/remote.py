@@ -19,7 +19,6 @@ OUTSTANDING = (1, 5)
 # Settings of a broker, what they mean, and records of a round: fewer where PUTs are rationed.
 LIFTED = ("flush.puts_per_second=1000",), "budget lifted", 250
 RATIONED = ("flush.puts_saved_s=0",), "savings used up", 80
-FULL_ROUNDS = 3
 # PUTs and commits of a probe.
 PROBES = 100
 
@@ -67,7 +66,7 @@ def measure(settings, folder, floe, endpoint, outstanding, records):
     topic = create_topic(floe, 1)
     records = settings.latency_records // 10 if settings.fast else records
     rounds = []
-    for _ in range(1 if settings.fast else FULL_ROUNDS):
+    for _ in range(1 if settings.fast else settings.rounds):
         before = probe(settings, folder, endpoint)
         figures = percentiles(record_latencies(floe, topic, records, outstanding))
         after = probe(settings, folder, endpoint)

@@ -19,10 +19,16 @@ KAFKA_HEAP = "1g"
 TOOL_HEAP = "512m"
 READY_SECONDS = 60
 READY_POLL_SECONDS = 0.005
-TOOL_SECONDS = 600
+# The longest run is one of 4 GiB at 1 MiB/s.
+TOOL_SECONDS = 2 * 3600
+# A broker that used less of a core than this for as long as this is idle.
+IDLE_SECONDS = 1
+IDLE_CORE_SHARE = 0.1
 # ApiVersions, version 0, correlation id 1, no client id: the first request of every client.
 FIRST_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+# How long the first members of a classic group wait for others, milliseconds; 3,000 by default.
+DELAY = "group.initial.rebalance.delay.ms"
 
 
 def load_script(name):
@@ -53,6 +59,9 @@ def tool(name, *arguments):
 
 class Broker:
     """A broker process of its own folder and address. `start` may be called again after `stop` or `kill9`."""
+
+    # How long after a write it may begin work of its own on what was written.
+    background_pause_s = 0
 
     def __init__(self, name, folder):
         self.name, self.folder, self.server = name, folder, None
@@ -99,6 +108,19 @@ class Broker:
         fields = self.proc("stat").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
 
+    def settle(self):
+        """Waits until it does nothing any more with what was written."""
+        time.sleep(self.background_pause_s)
+        deadline = time.monotonic() + TOOL_SECONDS
+        before = self.cpu_seconds()
+        while time.monotonic() < deadline:
+            time.sleep(IDLE_SECONDS)
+            now = self.cpu_seconds()
+            if now - before <= IDLE_SECONDS * IDLE_CORE_SHARE:
+                return
+            before = now
+        raise RuntimeError(f"{self.name} is still at work")
+
     def resident_bytes(self):
         return self.status_bytes("VmRSS")
 
@@ -120,6 +142,9 @@ class Broker:
 class Floe(Broker):
     """Floe with its defaults, on a directory unless `store` holds the environment of another store."""
 
+    # Merges look for work every ten seconds.
+    background_pause_s = 11
+
     def __init__(self, folder, store=None, settings=()):
         super().__init__("floe", folder)
         kafka, web = TEST_SERVERS.free_ports(2)
@@ -130,7 +155,8 @@ class Floe(Broker):
         command = [os.environ["FLOE_BIN"], "serve", "--data", self.folder / "data"]
         command += ["--kafka", self.address, "--http", self.http]
         # As the peer's setting: a group of one consumer need not wait for others.
-        for setting in ("kafka.group.initial.rebalance.delay.ms=0", *self.settings):
+        chosen = dict(setting.split("=", 1) for setting in (f"kafka.{DELAY}=0", *self.settings))
+        for setting in map("=".join, chosen.items()):
             command += ["--set", setting]
         own = {name: value for name, value in os.environ.items() if not name.startswith("FLOE_")}
         return command, own | self.store
@@ -158,9 +184,9 @@ class Floe(Broker):
 
 
 class Kafka(Broker):
-    """Apache Kafka, KRaft, one node, with its defaults: it does not wait for the disk."""
+    """Apache Kafka, KRaft, one node, with its defaults, so it does not wait for the disk; `properties` change them."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, properties=()):
         super().__init__("kafka", folder)
         port, controller = TEST_SERVERS.free_ports(2)
         self.address = f"127.0.0.1:{port}"
@@ -179,10 +205,10 @@ class Kafka(Broker):
             "transaction.state.log.min.isr": "1",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
-            "group.initial.rebalance.delay.ms": "0",
+            DELAY: "0",
             # Deleted topics must not fill the disk during the next round.
             "log.segment.delete.delay.ms": "1000",
-        }
+        } | dict(properties)
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         cluster = str(uuid.uuid4())
         make = ["kafka.tools.StorageTool", "format", "-t", cluster, "--standalone", "-c", self.properties]

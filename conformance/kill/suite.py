@@ -5,7 +5,7 @@ import tempfile
 import time
 
 import kill_rounds
-from kit import S3
+from kit import S3, Servers
 from lines import print_test
 from suite import FAIL, PASS, Suite, Test
 
@@ -13,7 +13,7 @@ ROUNDS = int(os.environ.get("KILL_ROUNDS", "20"))
 # The kills of two in three rounds are aimed at a table commit; of this many rounds, at least one must have hit.
 AIMED_ROUNDS_MIN = 10
 HITS = "kills hit table commits"
-STORES = {"directory, SQLite": lambda: None, "S3, SQLite": S3}
+STORES = {"directory, SQLite": lambda: None, "S3, SQLite": S3, "S3, PostgreSQL": Servers}
 
 
 class Kill(Suite):
@@ -37,7 +37,7 @@ class Kill(Suite):
     def run_one(name, folder):
         """(Test, Report of kill_rounds or None) of one store."""
         seed, began, report = random.randrange(2**32), time.monotonic(), None
-        place = folder / name.split(",")[0]
+        place = folder / name.replace(", ", "-")
         place.mkdir()
         try:
             report = kill_rounds.run(place, "killed", ROUNDS, seed, STORES[name]())

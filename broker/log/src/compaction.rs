@@ -73,7 +73,8 @@ pub trait CompactionPolicy: Send + Sync + 'static {
 pub struct CompactionCounts {
     /// Passes that came to their end.
     pub passes: u64,
-    /// Passes that ended early because others changed what they were about to replace.
+    /// Passes that ended early because others changed what they were about to replace, or what the
+    /// topic asks for.
     pub conflicts: u64,
     /// Replacements of extents.
     pub replacements: u64,
@@ -328,7 +329,13 @@ impl Inner {
         shutdown: &Shutdown,
     ) -> Result<()> {
         let partition = named.partition;
-        // Others may have had long passes since the round began.
+        // Others may have had long passes since the round began: who has asked meanwhile for
+        // records to be kept must not lose them.
+        let topic = partition.topic;
+        let Some(terms) = terms_now(&self.metadata, &*self.policy, topic).await? else {
+            return Ok(());
+        };
+        let named = &Named { terms, ..named.clone() };
         let now_ms = self.metadata.now_ms().await?;
         let ends = self.table_ends(std::slice::from_ref(named)).await?;
         let state = self.metadata.partition_states(&[partition]).await?.pop().flatten();
@@ -343,6 +350,7 @@ impl Inner {
             env: &self.env,
             log: &self.log,
             metadata: &self.metadata,
+            policy: &*self.policy,
             rules: &self.rules,
             named,
             dirt,
@@ -384,6 +392,16 @@ impl Inner {
     async fn rest(&self, since: Instant) {
         self.env.sleep(self.env.monotonic() - since).await;
     }
+}
+
+/// What a topic's configs say of compaction now; `None` where it is not compacted, or gone.
+async fn terms_now(
+    metadata: &MetadataStore,
+    policy: &dyn CompactionPolicy,
+    topic: TopicId,
+) -> Result<Option<CompactionTerms>> {
+    let topic = metadata.topic_by_id(topic).await?;
+    Ok(topic.and_then(|topic| policy.terms(&topic)))
 }
 
 fn mark_of(memory: &Memory, partition: TopicPartition) -> Option<&CompactionMark> {

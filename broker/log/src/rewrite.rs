@@ -129,7 +129,6 @@ pub(crate) async fn swap(
     replacement: &Replacement,
 ) -> Result<bool> {
     let reader = log.reader();
-    let unused: Vec<String> = object.into_iter().map(str::to_owned).collect();
     let fence = &log.config().fence;
     let swapped = metadata.replace_extents(fence, replacement).await;
     // Whatever the answer, the extents may not be what is remembered.
@@ -137,13 +136,19 @@ pub(crate) async fn swap(
     match swapped {
         Ok(ChangeOutcome::Applied) => Ok(true),
         Ok(ChangeOutcome::Rejected) => {
-            reader.store.delete(&unused).await?;
+            discard(reader, object).await?;
             Ok(false)
         }
         Err(error) if error.is_transient() => {
-            reader.store.delete(&unused).await?;
+            discard(reader, object).await?;
             Err(error)
         }
         Err(error) => Err(error),
     }
+}
+
+/// Deletes an object that nothing names and nothing will.
+pub(crate) async fn discard(reader: &Reader, object: Option<&str>) -> Result<()> {
+    let unused: Vec<String> = object.into_iter().map(str::to_owned).collect();
+    reader.store.delete(&unused).await
 }

@@ -300,7 +300,8 @@ impl Inner {
         Ok(due)
     }
 
-    /// What of a partition is dirty. Costs nothing where nothing is.
+    /// What of a partition is dirty. Costs nothing where nothing is, and little where all of it
+    /// must wait.
     async fn look(
         &self,
         partition: TopicPartition,
@@ -310,7 +311,7 @@ impl Inner {
     ) -> Result<Dirt> {
         let mut dirt = Dirt::new(state, mark);
         let mut next = dirt.from;
-        while next < state.high_watermark {
+        while next < state.high_watermark && !dirt.all_waits() {
             let page = self.metadata.extents(partition, next, EXTENTS_PER_LOOK).await?;
             let Some(page) = page else { break };
             let Some(last) = page.extents.last() else { break };
@@ -381,8 +382,11 @@ impl Inner {
         let copies = self.metadata.table_progress_of(&topics).await?;
         let mut ends = BTreeMap::new();
         for (topic, copy) in topics.into_iter().zip(copies) {
-            if let Some(copy) = copy {
-                ends.insert(topic, self.policy.table_ends(&copy)?);
+            let Some(copy) = copy else { continue };
+            match self.policy.table_ends(&copy) {
+                Ok(of_topic) => drop(ends.insert(topic, of_topic)),
+                // It waits as if its table had nothing; others do not.
+                Err(error) => tracing::error!(%topic, %error, "a table's progress is unreadable"),
             }
         }
         Ok(ends)

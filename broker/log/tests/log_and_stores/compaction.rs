@@ -178,6 +178,27 @@ async fn what_the_topics_table_has_not_read_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_progress_that_nobody_can_read_holds_its_own_topic_and_no_other() {
+    let rig = Rig::new().await;
+    let partition = rig.partition(0);
+    let other = kfs::TopicPartition { topic: rig.other_topic, ..partition };
+    for value in ["1", "2"] {
+        let pairs = [(Some("a"), Some(value))];
+        let batches = [partition, other].map(|partition| keyed(partition, young_ms(), &pairs));
+        rig.append_all(batches.into()).await;
+    }
+    rig.metadata.set_table_progress(rig.topic, Some("2".into())).await.expect("progress");
+    rig.metadata.set_table_progress(rig.other_topic, Some("?".into())).await.expect("progress");
+    let with_table = CompactionTerms { has_table: true, ..terms() };
+    let compactor = rig.compactor(with_table, rules());
+    let done = compactor.round(&rig.broker.shutdown).await.expect("a round");
+    assert_eq!((done.passes, done.records_removed), (1, 1));
+    assert_eq!(seen(&rig.broker.log, partition, 0).await.len(), 1);
+    assert_eq!(seen(&rig.broker.log, other, 0).await.len(), 2);
+    assert_eq!(compactor.waiting().get(&other), Some(&0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn merging_goes_on_beside_it_and_joins_nothing_clean_to_what_is_dirty() {
     let rig = Rig::new().await;
     let partition = rig.partition(0);

@@ -1,9 +1,9 @@
 //! One pass over a partition: the newest offset of each key of its dirty part is learnt, then the
 //! log is cleaned from its start, unit by unit. Each unit is one object and one transaction that
-//! checks that no source has changed; where one has, the pass ends, and the next one begins anew. It
-//! ends as well where the topic's configs have changed: they may want kept what it is about to take.
-//! So at any moment, and after a crash at any point, every record that has gone has a newer one of
-//! its key behind it, and a horizon stands only where everything before was cleaned.
+//! checks that no source has changed; where one has, the pass ends, and the next one begins anew.
+//! It ends as well where the topic's configs have changed: they may want kept what it is about to
+//! take. So at any moment, and after a crash at any point, every record that has gone has a newer
+//! one of its key behind it, and a horizon stands only where everything before was cleaned.
 
 use super::clean::{BatchCleaner, Rules, Tally, note_keys};
 use super::newest::NewestOffsets;

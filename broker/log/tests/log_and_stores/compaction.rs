@@ -153,6 +153,25 @@ async fn a_hole_at_the_end_has_a_batch_that_says_where_it_ends() {
     assert_eq!(found.iter().map(|one| one.0).collect::<Vec<_>>(), [7]);
 }
 
+/// What is empty says of no time that it has it, and nothing is kept for it.
+#[tokio::test(start_paused = true)]
+async fn the_newest_time_is_of_a_record_that_is_there() {
+    let rig = Rig::new().await;
+    let (partition, compactor) = (rig.partition(0), rig.compactor(terms(), rules()));
+    rig.append_all(vec![keyed(partition, young_ms(), &[(Some("a"), Some("1"))])]).await;
+    rig.append_all(vec![keyed(partition, young_ms() + 9, &[(Some("b"), None)])]).await;
+    let newest = async || {
+        let found = rig.broker.log.offset_of_max_timestamp(partition, false).await;
+        found.expect("search").flatten().map(|found| (found.offset, found.timestamp_ms))
+    };
+    compactor.round(&rig.broker.shutdown).await.expect("a round");
+    assert_eq!(newest().await, Some((1, young_ms() + 9)));
+    rig.pass(terms().delete_retention_ms).await;
+    compactor.round(&rig.broker.shutdown).await.expect("a round");
+    assert_eq!(seen(&rig.broker.log, partition, 0).await.len(), 1);
+    assert_eq!(newest().await, Some((0, young_ms())));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_the_topics_table_has_not_read_stays() {
     let rig = Rig::new().await;

@@ -3,6 +3,7 @@
 Kafka is started here; what is compared was not recorded once but is found anew. What decision 0011 has otherwise is kept out
 of the comparison: what lies in Kafka's active segment, base timestamps of batches, and when tombstones go from a quiet topic.
 """
+import os
 import sys
 
 import jars
@@ -10,6 +11,8 @@ import lines
 from kit import Floe
 from suite import ROOT, Suite
 
+# Other records than those of the kept results, to look for what these do not show.
+SEED = int(os.environ.get("COMPACTION_SEED", "0"))
 LIMIT_SECONDS = 900
 LINE = r"(?P<outcome>PASS|FAIL) (?P<name>.+?) \| (?P<seconds>[\d.]+) (?P<note>.*)$"
 # Looks for something to compact as often as it may.
@@ -45,7 +48,7 @@ class Compaction(Suite):
             peer.start()
             floe.start()
             chosen = sorted({name.partition(":")[0] for name in only})
-            flags = ("-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+            flags = ("-Xmx512m", f"-Dseed={SEED}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
             command = jars.command(self, "Compaction", peer.address, floe.kafka, peer.folder / "data", *chosen, flags=flags)
             return lines.run(command, folder / "checks.log", LINE, LIMIT_SECONDS)
         finally:

@@ -18,7 +18,6 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * between two flushes of a producer that never sends by itself.
  */
 final class Writer implements AutoCloseable {
-    private static final int KEYS = 8;
     /** Records of a round lie within this of its time, ms. */
     private static final int SPREAD_MS = 5_000;
     /** Every so many records one is large. */
@@ -46,7 +45,7 @@ final class Writer implements AutoCloseable {
         this.address = address;
         this.topic = asked.name();
         this.asked = asked;
-        random = new Random(asked.seed());
+        random = new Random(asked.seed() + Integer.getInteger("seed", 0));
         admin = Admin.create(Map.of("bootstrap.servers", address));
     }
 
@@ -128,8 +127,8 @@ final class Writer implements AutoCloseable {
 
     private ProducerRecord<byte[], byte[]> record() {
         int number = written++;
-        int chosen = random.nextInt(KEYS + 1);
-        byte[] key = (chosen == KEYS ? "" : "key" + chosen).getBytes();
+        int chosen = random.nextInt(asked.keys());
+        byte[] key = (chosen == 0 ? "" : "key" + chosen).getBytes();
         if (hasKeyless && random.nextInt(KEYLESS_OF) == 0) {
             key = null;
         }

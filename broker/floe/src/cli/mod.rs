@@ -1,4 +1,5 @@
-//! The command line: `floe serve`, `config`, `topics`, `tables`, `segments`, `doctor`, `version`.
+//! The command line: `floe serve`, `config`, `topics`, `tables`, `segments`, `doctor`, `restore`,
+//! `version`.
 //!
 //! [`run`] parses, does what was asked and returns the exit code: 0 for success, 1 for failure, 2
 //! for wrong usage, which a wrong configuration is too. Results go to standard output, everything
@@ -23,7 +24,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use assembly::{Assembly, Deletion, Endpoints, Reconciliation, Serving};
+pub use assembly::{Assembly, Backup, Deletion, Endpoints, Reconciliation, Serving, SnapshotView};
 
 use crate::text;
 use arguments::{Command, CommandLine, SegmentsCommand};

@@ -1,5 +1,6 @@
 //! What the command line takes. The settings' flags come from the settings' table.
 
+use super::cost::CostArguments;
 use super::settings::SettingFlags;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -35,6 +36,8 @@ pub(super) enum Command {
     /// Put metadata back from a snapshot, or make metadata that was put back from a backup the one
     /// that holds. No broker may run.
     Restore(RestoreArguments),
+    /// Compute what a month costs at given prices, from what was measured.
+    Cost(CostArguments),
     /// Show the version.
     Version,
 }

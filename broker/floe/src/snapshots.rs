@@ -29,6 +29,8 @@ use tokio::sync::Mutex;
 
 /// Bytes of the file in one part, before it is compressed.
 const PART_BYTES: u64 = 8 << 20;
+/// Whoever stops a broker waits so long for the last snapshot.
+const LAST_WITHIN: Duration = Duration::from_secs(10);
 /// Snapshots that are kept. The newest is the one that is whole for certain.
 const KEPT: usize = 10;
 
@@ -100,6 +102,18 @@ impl Snapshots {
         }
         self.0.moment.set(now_ms);
         Ok(())
+    }
+
+    /// Takes one at a shutdown, when nothing changes any more. It is for a lost disk: a store that is
+    /// away keeps nobody from stopping.
+    pub(crate) async fn take_last(&self) {
+        let taken = self.0.env.timeout(LAST_WITHIN, self.round()).await;
+        let failure = match taken {
+            Some(Ok(())) => return,
+            Some(Err(error)) => error.to_string(),
+            None => format!("not done within {} s", LAST_WITHIN.as_secs()),
+        };
+        tracing::warn!(failure, "the last snapshot of the metadata was not taken");
     }
 }
 

@@ -105,9 +105,8 @@ impl Assembly for Node {
         let kept_its_place = broker.drained().await;
         if let Some(snapshots) = snapshots
             && kept_its_place
-            && let Err(error) = snapshots.round().await
         {
-            tracing::warn!(%error, "could not take the last snapshot of the metadata");
+            snapshots.take_last().await;
         }
         // Whatever it still answers, nothing waits for it.
         let _ = http_task.await;

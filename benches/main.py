@@ -20,6 +20,7 @@ import remote
 import results
 import slow_tables
 import start
+import table_cost
 import throughput
 import transactions
 from settings import Settings
@@ -28,7 +29,7 @@ BENCHES = {
     "throughput": throughput.run, "throughput_s3": throughput.run_s3, "latency": latency.run, "remote": remote.run,
     "requests": put_requests.run, "requests_slowly": put_requests.run_slowly, "look": look.run,
     "many_looks": many_looks.run, "table_hour": many_looks.run_hour, "encode": encode.run, "bridge": bridge.run,
-    "slow_tables": slow_tables.run, "hour": hour.run, "fetch_cost": hour.run_fetch_cost, "start": start.run,
+    "slow_tables": slow_tables.run, "table_cost": table_cost.run, "hour": hour.run, "fetch_cost": hour.run_fetch_cost, "start": start.run,
     "transactions": transactions.run, "large_transaction": large_transaction.run, "groups": groups.run,
     "heartbeats": groups.run_heartbeats, "many_partitions": many_partitions.run,
 }

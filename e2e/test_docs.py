@@ -122,3 +122,19 @@ def test_what_the_page_about_tables_says_works(floe):
         assert (table["rescued_rows"], table["undecodable_rows"]) == (1, 1)
     done = floe_command("tables", "describe", "orders", "--http", floe.http)
     assert "retention" in done.stdout, done
+
+
+def test_what_the_page_about_costs_says_works():
+    """Its commands, and the bills that stand below them."""
+    text = (ROOT / "docs" / "cost.md").read_text()
+    commands = indented(text, "floe cost")
+    assert len(commands) == 5, commands
+    for command in commands:
+        printed = floe_command(*shlex.split(command)[1:]).stdout
+        if "--json" in command:
+            bill = json.loads(printed)
+            assert round(bill["total"], 6) == round(sum(line["dollars"] for line in bill["lines"]), 6)
+            continue
+        total = re.search(r"^total +([\d,.]+)$", printed, re.MULTILINE)[1]
+        shown = text[text.index(f"    {command}\n"):].split("\n## ")[0]
+        assert f"**{total}**" in shown or "**" not in shown, command

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `open.rs` | durability settings, migrations |
 //! | `lock.rs` | the guard against a second process |
+//! | `copy.rs` | a copy of the file at one moment |
 //! | `writer.rs`, `readers.rs` | the threads that own the connections |
 //! | `commit.rs` | segments' outcomes |
 //! | `log.rs`, `objects.rs` | extents and the objects that they name |
@@ -14,6 +15,7 @@
 //! | `facts.rs` | keyed facts |
 
 mod commit;
+mod copy;
 mod error;
 mod facts;
 mod fresh;
@@ -127,6 +129,17 @@ impl SqliteBackend {
         self.read(|fresh| fresh.refresh()).await?;
         let index = Arc::clone(&self.index);
         self.writer.call(move |sql| work(FreshExtents::for_writer(sql, &index))).await
+    }
+
+    /// Copies a metadata file, which may be in use, to a file beside it, as it is at one moment;
+    /// answers that file. It is the caller's to remove, and replaces one that is there.
+    ///
+    /// # Errors
+    /// `Unavailable` where the disk does not serve or is full, and those of opening the file.
+    pub async fn copy_beside(env: &Env, path: &Path) -> Result<PathBuf> {
+        let to = copy::copy_path(path);
+        copy::copy(env, path, &to).await?;
+        Ok(to)
     }
 
     /// The metadata file.

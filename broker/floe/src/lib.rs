@@ -30,6 +30,7 @@ mod recompression;
 mod refused;
 mod replica_assignment;
 mod retention;
+mod snapshots;
 mod text;
 mod topic_configs;
 mod topic_names;

@@ -11,6 +11,9 @@
 //! * **Outcomes** of this registration's segments are forgotten once they are answered, those of
 //!   closed ones at once: whoever still asks is fenced.
 //!
+//! * Where **snapshots** of the metadata are taken, what the newest one may name stays: a
+//!   [`SnapshotMoment`] says when that was.
+//!
 //! While the metadata store says that deletion is stopped (it was put back from a backup, and does
 //! not know of all that was committed), nothing is deleted.
 //!
@@ -24,7 +27,7 @@ use floe_metadata::brokers::BrokerEpochs;
 use kfs::{BrokerEpoch, BrokerId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
@@ -50,6 +53,10 @@ const LISTED_PAGES_PER_ROUND_MAX: usize = 8;
 /// A sweep for orphans begins when a registration has ended, and this long after the last one: an
 /// upload may arrive after its broker is gone.
 pub const SWEEP_AGAIN_AFTER: Duration = Duration::from_hours(6);
+/// What died so shortly before a snapshot may still be named in it: a transaction's time is taken
+/// before it commits, ms.
+const SNAPSHOT_MARGIN_MS: i64 = 60_000;
+
 /// When objects are deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct CleanRules {
@@ -64,6 +71,29 @@ pub struct CleanRules {
 impl Default for CleanRules {
     fn default() -> Self {
         Self { pause: CLEAN_PAUSE, grace: GRACE, sweep_again_after: SWEEP_AGAIN_AFTER }
+    }
+}
+
+/// When the newest snapshot of the metadata was taken that is durable; never, at first. Shared by
+/// its clones.
+#[derive(Clone, Debug)]
+pub struct SnapshotMoment(Arc<AtomicI64>);
+
+impl Default for SnapshotMoment {
+    fn default() -> Self {
+        Self(Arc::new(AtomicI64::new(i64::MIN)))
+    }
+}
+
+impl SnapshotMoment {
+    /// One was taken then, by the metadata store's clock, ms since 1970.
+    pub fn set(&self, ms: i64) {
+        self.0.store(ms, Ordering::Release);
+    }
+
+    /// When that was; `None` before the first.
+    pub fn get(&self) -> Option<i64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|&ms| ms != i64::MIN)
     }
 }
 
@@ -88,6 +118,8 @@ struct Inner {
     log: Log,
     metadata: MetadataStore,
     rules: CleanRules,
+    /// Where snapshots are taken.
+    snapshot: Option<SnapshotMoment>,
     memory: Mutex<Memory>,
     /// What the last round found.
     is_stopped: AtomicBool,
@@ -118,9 +150,20 @@ struct Sweep {
 impl Cleaner {
     /// A cleaner under the log's registration.
     pub fn new(env: &Env, log: &Log, metadata: MetadataStore, rules: CleanRules) -> Self {
+        Self::beside_snapshots(env, log, metadata, rules, None)
+    }
+
+    /// The same, where snapshots of the metadata are taken.
+    pub fn beside_snapshots(
+        env: &Env,
+        log: &Log,
+        metadata: MetadataStore,
+        rules: CleanRules,
+        snapshot: Option<SnapshotMoment>,
+    ) -> Self {
         let (env, log, memory) = (env.clone(), log.clone(), Mutex::default());
         let is_stopped = AtomicBool::new(false);
-        Self(Arc::new(Inner { env, log, metadata, rules, memory, is_stopped }))
+        Self(Arc::new(Inner { env, log, metadata, rules, snapshot, memory, is_stopped }))
     }
 
     /// True where the last round found that nothing may be deleted.
@@ -166,7 +209,16 @@ impl Inner {
     /// Deletes what has been dead for the grace, oldest first.
     async fn delete_dead(&self) -> Result<usize> {
         let grace_ms = i64::try_from(self.rules.grace.as_millis()).unwrap_or(i64::MAX);
-        let before_ms = self.metadata.now_ms().await?.saturating_sub(grace_ms);
+        let now_ms = self.metadata.now_ms().await?;
+        let snapshot = self.snapshot.as_ref().map(|moment| moment.get());
+        let before_ms = match snapshot {
+            None => now_ms.saturating_sub(grace_ms),
+            // Nothing yet says what a restore would bring back.
+            Some(None) => return Ok(0),
+            Some(Some(taken_ms)) => {
+                taken_ms.saturating_sub(SNAPSHOT_MARGIN_MS).min(now_ms.saturating_sub(grace_ms))
+            }
+        };
         let mut deleted = 0;
         for _ in 0..DEAD_PAGES_PER_ROUND_MAX {
             let page = self.metadata.dead_objects(before_ms, DEAD_PER_PAGE).await?;

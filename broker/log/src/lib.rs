@@ -40,7 +40,7 @@ mod writer;
 
 pub use append::{AppendBatch, AppendError, AppendResult, Appended, NoObserver, Observer, Ticket};
 pub use blocks::CacheStats;
-pub use clean::{CleanRules, Cleaner, LOCAL_GRACE};
+pub use clean::{CleanRules, Cleaner, LOCAL_GRACE, SnapshotMoment};
 pub use compaction::{
     CompactionCounts, CompactionPolicy, CompactionRules, CompactionTerms, Compactor,
     REMOTE_DIRT_BYTES_MIN,

@@ -56,11 +56,18 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection> {
 /// Opens a reader's connection on a file that a writer has opened.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     // Not read-only: a reader may have to write the log's shared index.
+    let connection = open_copier(path)?;
+    let only_queries = connection.pragma_update(None, "query_only", true);
+    only_queries.map_err(|error| in_file(statement_error(error), path))?;
+    Ok(connection)
+}
+
+/// Opens a connection that reads, and may write another file.
+pub(crate) fn open_copier(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || -> rusqlite::Result<Connection> {
         let connection = Connection::open_with_flags(path, flags)?;
         prepare(&connection, READER_CACHE_KIB)?;
-        connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
     };
     open().map_err(|error| in_file(statement_error(error), path))

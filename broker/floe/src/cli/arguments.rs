@@ -1,5 +1,6 @@
 //! What the command line takes. The settings' flags come from the settings' table.
 
+use super::cost::CostArguments;
 use super::settings::SettingFlags;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -32,8 +33,11 @@ pub(super) enum Command {
     Segments(SegmentsCommand),
     /// Check the configuration, the stores and the addresses, and say what is wrong.
     Doctor(DoctorArguments),
-    /// Make metadata that was put back from a backup the one that holds. No broker may run.
+    /// Put metadata back from a snapshot, or make metadata that was put back from a backup the one
+    /// that holds. No broker may run.
     Restore(RestoreArguments),
+    /// Compute what a month costs at given prices, from what was measured.
+    Cost(CostArguments),
     /// Show the version.
     Version,
 }
@@ -166,6 +170,16 @@ pub(super) struct InspectArguments {
 pub(super) struct RestoreArguments {
     #[command(flatten)]
     pub(super) settings: SettingFlags,
+    /// Put back the newest snapshot that is in the object store. The metadata file must not be
+    /// there.
+    #[arg(long, conflicts_with = "list")]
+    pub(super) from_store: bool,
+    /// The snapshot to put back instead of the newest.
+    #[arg(long, value_name = "NAME", requires = "from_store")]
+    pub(super) snapshot: Option<String>,
+    /// Show the snapshots that are in the object store, and change nothing.
+    #[arg(long)]
+    pub(super) list: bool,
 }
 
 #[derive(Args, Debug)]

@@ -39,9 +39,18 @@ pub trait Assembly: Send + Sync + 'static {
         progress: &(dyn Fn(String) + Send + Sync),
     ) -> Result<Reconciliation>;
 
-    /// Makes metadata that was put back from a backup the one that holds. Answers what was done, in
-    /// a few words.
-    async fn restore(&self, env: &Env, config: &Config) -> Result<String>;
+    /// Makes metadata that was put back from a backup the one that holds, after putting it back
+    /// where it is in the object store. Answers what was done, in a few words.
+    async fn restore(
+        &self,
+        env: &Env,
+        config: &Config,
+        backup: &Backup,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<String>;
+
+    /// The snapshots of the metadata in the object store, oldest first.
+    async fn snapshots(&self, env: &Env, config: &Config) -> Result<Vec<SnapshotView>>;
 
     /// Makes the cluster's tables and their topics known to a metadata store that has lost them, or
     /// is new. Answers what became of each table.
@@ -60,6 +69,28 @@ pub trait Assembly: Send + Sync + 'static {
         config: &Config,
         progress: &(dyn Fn(String) + Send + Sync),
     ) -> Result<String>;
+}
+
+/// Where a backup of the metadata is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backup {
+    /// In its place already.
+    InPlace,
+    /// The newest snapshot in the object store.
+    Newest,
+    /// The snapshot of this name there.
+    Snapshot(String),
+}
+
+/// A snapshot in the object store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotView {
+    /// Its name.
+    pub name: String,
+    /// It has what was committed before, ms since 1970.
+    pub taken_ms: i64,
+    /// Bytes of the metadata file.
+    pub bytes: u64,
 }
 
 /// What a running broker is handed.

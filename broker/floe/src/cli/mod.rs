@@ -1,4 +1,5 @@
-//! The command line: `floe serve`, `config`, `topics`, `tables`, `segments`, `doctor`, `version`.
+//! The command line: `floe serve`, `config`, `topics`, `tables`, `segments`, `doctor`, `restore`,
+//! `cost`, `version`.
 //!
 //! [`run`] parses, does what was asked and returns the exit code: 0 for success, 1 for failure, 2
 //! for wrong usage, which a wrong configuration is too. Results go to standard output, everything
@@ -9,6 +10,7 @@ mod arguments;
 mod assembly;
 mod client;
 mod config_command;
+mod cost;
 mod doctor;
 mod logging;
 mod progress;
@@ -23,7 +25,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use assembly::{Assembly, Deletion, Endpoints, Reconciliation, Serving};
+pub use assembly::{Assembly, Backup, Deletion, Endpoints, Reconciliation, Serving, SnapshotView};
 
 use crate::text;
 use arguments::{Command, CommandLine, SegmentsCommand};
@@ -79,6 +81,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, assembly: Arc<dyn Asse
         Command::Segments(SegmentsCommand::Inspect(arguments)) => segments::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments, assembly),
         Command::Restore(arguments) => restore::run(arguments, assembly),
+        Command::Cost(arguments) => cost::run(arguments),
         Command::Version => print(&format!("floe {}\n", env!("CARGO_PKG_VERSION"))),
     };
     let (error, code) = match outcome {

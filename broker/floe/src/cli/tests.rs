@@ -1,5 +1,7 @@
 use super::arguments::{Command, CommandLine};
-use super::assembly::{Assembly, Deletion, Endpoints, Reconciliation, Serving};
+use super::assembly::{
+    Assembly, Backup, Deletion, Endpoints, Reconciliation, Serving, SnapshotView,
+};
 use super::client::{Client, escape};
 use super::doctor::{Level, examine};
 use super::*;
@@ -63,8 +65,18 @@ impl Assembly for FakeAssembly {
         Ok(Reconciliation { objects: 1, problems, notes, kept, deletion })
     }
 
-    async fn restore(&self, _env: &Env, _config: &Config) -> Result<String> {
+    async fn restore(
+        &self,
+        _env: &Env,
+        _config: &Config,
+        _backup: &Backup,
+        _progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<String> {
         Err(Error::invalid("this assembly restores nothing"))
+    }
+
+    async fn snapshots(&self, _env: &Env, _config: &Config) -> Result<Vec<SnapshotView>> {
+        Err(Error::invalid("this assembly has no snapshots"))
     }
 
     async fn recover_tables(

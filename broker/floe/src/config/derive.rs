@@ -1,11 +1,13 @@
 //! Defaults that follow from other settings and from the machine.
 
-use super::{Machine, StoreLocation, Value};
+use super::{Machine, MetadataLocation, StoreLocation, Value};
 
 /// On a directory a cut costs nothing, so waiting longer than this gains nothing.
 const FLUSH_INTERVAL_DIRECTORY_MS: i64 = 10;
 /// On a remote store each cut costs a request.
 const FLUSH_INTERVAL_REMOTE_MS: i64 = 250;
+/// What a lost disk may take with it, where the records themselves are elsewhere.
+const SNAPSHOT_INTERVAL_MS: i64 = 60_000;
 /// More than this is taken only where it is asked for: a broker holds no state, and a cache of half
 /// of this serves the tails of many partitions.
 pub(crate) const MEMORY_BUDGET_DEFAULT_MAX_BYTES: u64 = 256 * 1024 * 1024;
@@ -33,6 +35,12 @@ pub(crate) fn derive(
         "iceberg.read_endpoint" => known("store.endpoint"),
         "iceberg.catalog.sigv4_region" => known("store.region"),
         "metadata.url" => Some(Value::Text(format!("sqlite:{}/metadata.sqlite", text("data")?))),
+        "metadata.snapshot_interval_ms" => {
+            let store = StoreLocation::parse(&text("store.url")?).ok()?;
+            let metadata = MetadataLocation::parse(&text("metadata.url")?).ok()?;
+            let is_alone = matches!(metadata, MetadataLocation::Sqlite(_)) && store.is_remote();
+            Some(Value::Integer(if is_alone { SNAPSHOT_INTERVAL_MS } else { 0 }))
+        }
         "flush.interval_ms" => {
             let location = StoreLocation::parse(&text("store.url")?).ok()?;
             let interval_ms = if location.is_remote() {

@@ -181,6 +181,15 @@ pub const SETTINGS: &[Setting] = &[
         "SQL schema in PostgreSQL. Several clusters share a database by having one each.",
     ),
     Setting::new(
+        "metadata.snapshot_interval_ms",
+        "FLOE_METADATA_SNAPSHOT_INTERVAL_MS",
+        Integer { min: 0, max: 86_400_000 },
+        Derived("60000 with SQLite beside a remote store, else 0"),
+        "How often a snapshot of SQLite's file goes to the object store, where something has \
+         changed; 0 for never. `floe restore --from-store` puts one back.",
+    )
+    .unit("ms"),
+    Setting::new(
         "flush.interval_ms",
         "FLOE_FLUSH_INTERVAL_MS",
         Integer { min: 1, max: 60_000 },

@@ -107,6 +107,8 @@ pub struct MetadataConfig {
     pub password: Option<Secret>,
     /// SQL schema in PostgreSQL.
     pub schema: String,
+    /// Pause between snapshots of SQLite's file in the object store; zero for none.
+    pub snapshot_interval: Duration,
 }
 
 /// When segments are cut and uploaded.
@@ -357,7 +359,9 @@ impl<'a> Reader<'a> {
             postgres => postgres,
         };
         let password = self.secret("metadata.password");
-        Ok(MetadataConfig { location, password, schema: self.text("metadata.schema") })
+        let schema = self.text("metadata.schema");
+        let snapshot_interval = self.milliseconds("metadata.snapshot_interval_ms");
+        Ok(MetadataConfig { location, password, schema, snapshot_interval })
     }
 
     fn flush(&self) -> FlushConfig {

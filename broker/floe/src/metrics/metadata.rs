@@ -1,9 +1,10 @@
-//! Changes of the metadata store, each of which waits until it is durable.
+//! Changes of the metadata store, each of which waits until it is durable, and its snapshots.
 
 use super::registrar::{Registrar, label_values};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
@@ -35,6 +36,8 @@ pub struct MetadataMetrics {
     pub facts: Counter,
     /// What keeps the rest small.
     pub upkeep: Counter,
+    /// When the newest snapshot was taken, seconds since 1970; 0 where there is none.
+    pub snapshot_time: Gauge,
 }
 
 impl MetadataMetrics {
@@ -51,6 +54,12 @@ impl MetadataMetrics {
             transactions: of(Kind::Transactions),
             facts: of(Kind::Facts),
             upkeep: of(Kind::Upkeep),
+            snapshot_time: registrar.gauge(
+                "metadata_snapshot_time_seconds",
+                "What was committed before this moment, in seconds since 1970, is in the newest \
+                 snapshot of the metadata in the object store, or there is nothing newer. 0 where \
+                 none is taken, or none has been yet.",
+            ),
         }
     }
 }

@@ -4,8 +4,9 @@
 use super::bridge_log::BridgeLog;
 use crate::broker::Broker;
 use crate::compaction::TopicCompaction;
-use crate::config::MEMORY_BUDGET_DEFAULT_MAX_BYTES;
+use crate::config::{MEMORY_BUDGET_DEFAULT_MAX_BYTES, MetadataLocation};
 use crate::retention::TopicRetention;
+use crate::snapshots::Snapshots;
 use floe_env::{Background, Monitor, Shutdown};
 use floe_iceberg_bridge::commit::ExpiryRules;
 use floe_iceberg_bridge::fold::FoldRules;
@@ -96,6 +97,8 @@ pub struct Jobs {
     pub retention: Retention,
     /// What leaves the newest record of each key.
     pub compactor: Compactor,
+    /// What takes snapshots of the metadata, where they are wanted.
+    pub(crate) snapshots: Option<Snapshots>,
     running: Vec<Background>,
 }
 
@@ -117,14 +120,23 @@ impl Jobs {
         running.extend(bridge.iter().map(|bridge| bridge.start_upkeep(shutdown.clone())));
         running.push(broker.expire_groups());
         running.push(broker.tend_transactions());
-        let cleaner = Cleaner::new(&broker.env, &broker.log, broker.metadata.clone(), rules.clean);
+        let snapshots = snapshots(broker, objects);
+        let interval = broker.config.metadata.snapshot_interval;
+        running.extend(snapshots.iter().map(|taker| taker.start(interval, shutdown.clone())));
+        let cleaner = Cleaner::beside_snapshots(
+            &broker.env,
+            &broker.log,
+            broker.metadata.clone(),
+            rules.clean,
+            snapshots.as_ref().map(Snapshots::moment),
+        );
         running.push(cleaner.start(shutdown.clone()));
         running.extend(tend_log(broker, rules, shutdown));
         let retention = retention(broker);
         running.push(retention.start(shutdown.clone()));
         let compactor = compactor(broker, rules.compaction);
         running.push(compactor.start(shutdown.clone()));
-        Self { bridge, cleaner, retention, compactor, running }
+        Self { bridge, cleaner, retention, compactor, snapshots, running }
     }
 
     /// Views of how they are doing.
@@ -171,6 +183,18 @@ fn bridge(broker: &Arc<Broker>, objects: Arc<dyn ObjectStore>, rules: JobRules) 
     };
     let log = BridgeLog { log: broker.log.clone(), metadata: broker.metadata.clone() };
     Bridge::new(broker.env.clone(), config, objects, broker.metadata.clone(), Arc::new(log))
+}
+
+/// Snapshots of SQLite's file, unless the settings want none; PostgreSQL has its own tools.
+fn snapshots(broker: &Broker, objects: &Arc<dyn ObjectStore>) -> Option<Snapshots> {
+    let config = &broker.config.metadata;
+    match &config.location {
+        MetadataLocation::Sqlite(file) if !config.snapshot_interval.is_zero() => {
+            let (objects, metadata) = (objects.clone(), broker.metadata.clone());
+            Some(Snapshots::new(&broker.env, objects, metadata, file.clone()))
+        }
+        _ => None,
+    }
 }
 
 fn retention(broker: &Broker) -> Retention {

@@ -16,14 +16,16 @@ pub use jobs::{JobRules, Jobs};
 pub use stores::agree_on_cluster;
 
 use crate::broker::{Broker, Identity};
-use crate::cli::{Assembly, Endpoints, Reconciliation, Serving};
+use crate::cli::{Assembly, Backup, Endpoints, Reconciliation, Serving, SnapshotView};
 use crate::config::Config;
 use crate::http::{self, Readiness, Routes};
 use crate::metrics::{Metrics, set_total};
+use crate::snapshots::Snapshots;
 use async_trait::async_trait;
 use floe_env::{Env, Error, Lane, Result, shutdown_signal};
 use floe_iceberg_bridge::relocate::Tables;
 use floe_iceberg_bridge::{Bridge, RecoveredTable, catalog, check_catalog};
+use floe_log::SnapshotMoment;
 use floe_metadata::MetadataStore;
 use floe_store::read_identity;
 use inspect::BrokerInspect;
@@ -66,7 +68,7 @@ impl Assembly for Node {
         .await?;
         let rules = JobRules::product(config.store.location.is_remote());
         let jobs = Jobs::start(&broker, &objects.store, rules, &shutdown);
-        let bridge = jobs.bridge.clone();
+        let (bridge, snapshots) = (jobs.bridge.clone(), jobs.snapshots.clone());
         export(&metrics, &broker, bridge.as_ref());
         export_jobs(&metrics, &jobs);
         let (ready, readiness) = watch::channel(Readiness::Ready);
@@ -101,6 +103,11 @@ impl Assembly for Node {
         // Jobs first: what they still write is fenced by the registration that is given up then.
         jobs.join().await;
         let kept_its_place = broker.drained().await;
+        if let Some(snapshots) = snapshots
+            && kept_its_place
+        {
+            snapshots.take_last().await;
+        }
         // Whatever it still answers, nothing waits for it.
         let _ = http_task.await;
         if !kept_its_place {
@@ -148,13 +155,26 @@ impl Assembly for Node {
         Ok(found)
     }
 
-    async fn restore(&self, env: &Env, config: &Config) -> Result<String> {
+    async fn restore(
+        &self,
+        env: &Env,
+        config: &Config,
+        backup: &Backup,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<String> {
         let objects = stores::open_objects(env, config).await?;
+        let store = objects.store.as_ref();
+        stores::put_back(env, config, store, backup, progress).await?;
         let metadata = stores::open_metadata(env, config).await?;
         let reason = "the metadata was put back from a backup";
         // Tables in another catalog did not go back with it.
         floe_iceberg_bridge::note_log_ends(&metadata).await?;
-        stores::begin_incarnation(env, objects.store.as_ref(), &metadata, reason).await
+        stores::begin_incarnation(env, store, &metadata, reason).await
+    }
+
+    async fn snapshots(&self, env: &Env, config: &Config) -> Result<Vec<SnapshotView>> {
+        let objects = stores::open_objects(env, config).await?;
+        crate::snapshots::views(objects.store.as_ref()).await
     }
 
     async fn recover_tables(
@@ -209,10 +229,13 @@ fn identity(config: &Config, endpoints: &Endpoints, cluster: ClusterId) -> Ident
 fn export_jobs(metrics: &Metrics, jobs: &Jobs) {
     let (monitors, cleaner) = (jobs.monitors(), jobs.cleaner.clone());
     let (retention, compactor) = (jobs.retention.clone(), jobs.compactor.clone());
+    let snapshot = jobs.snapshots.as_ref().map(Snapshots::moment);
     metrics.on_scrape(move |families| {
         families.jobs.deletion_stopped.set(i64::from(cleaner.is_stopped()));
         export::export_retention(&families.retention, &retention);
         export::export_compaction(&families.compaction, &compactor);
+        let taken_ms = snapshot.as_ref().and_then(SnapshotMoment::get).unwrap_or(0);
+        families.metadata.snapshot_time.set(taken_ms / 1000);
         for monitor in &monitors {
             families.jobs.set(monitor.name(), &monitor.status());
         }

@@ -1,7 +1,10 @@
 //! Opens both stores as the configuration says, and agrees on whose they are.
 
 use crate::broker::Stores;
+use crate::cli::Backup;
 use crate::config::{Config, MetadataConfig, MetadataLocation, StoreConfig, StoreLocation};
+use crate::snapshots;
+use floe_env::date::utc_text;
 use floe_env::{Env, Error, Result};
 use floe_metadata::facts::ChangeOutcome;
 use floe_metadata::postgres::PostgresOptions;
@@ -141,6 +144,31 @@ pub(super) async fn check_incarnation(
     )))
 }
 
+/// Puts a snapshot in the place of SQLite's file, where the backup is one.
+pub(super) async fn put_back(
+    env: &Env,
+    config: &Config,
+    objects: &dyn ObjectStore,
+    backup: &Backup,
+    progress: &(dyn Fn(String) + Send + Sync),
+) -> Result<()> {
+    let named = match backup {
+        Backup::InPlace => return Ok(()),
+        Backup::Newest => None,
+        Backup::Snapshot(name) => Some(name.as_str()),
+    };
+    let MetadataLocation::Sqlite(file) = &config.metadata.location else {
+        return Err(Error::invalid("PostgreSQL is put back by its own tools"));
+    };
+    if let Some(folder) = file.parent() {
+        make_directory(env, folder).await?;
+    }
+    let (name, taken_ms) = snapshots::put_back(env, objects, file, named, progress).await?;
+    let taken = utc_text(taken_ms);
+    tracing::info!(%name, %taken, "put back a snapshot of the metadata");
+    Ok(())
+}
+
 /// Makes this metadata the one that holds, for a reason: a new incarnation begins in both stores.
 /// May be called again where it was cut short. Answers what was done, in a sentence.
 pub(super) async fn begin_incarnation(
@@ -219,7 +247,8 @@ pub async fn agree_on_cluster(
         (Some(there), None) => Err(Error::invalid(format!(
             "the object store holds cluster {there} but the metadata store is empty: give this \
              broker that cluster's metadata store, or an empty object store; where it is lost, \
-             `floe tables recover` brings the tables back"
+             `floe restore --from-store` puts the newest snapshot of it back, and where there is \
+             none, `floe tables recover` brings the tables back"
         ))),
         (None, here) => {
             // A first start may have ended between the two writes: such metadata has no topics.

@@ -3,7 +3,7 @@
 use crate::rig::{PAST_THE_GRACE_MS, Rig, fetch, young_ms};
 use bytes::Bytes;
 use floe_log::clean::CleanRound;
-use floe_log::segment_key;
+use floe_log::{CleanRules, Cleaner, SnapshotMoment, segment_key};
 use floe_metadata::rows::SegmentOutcome;
 use floe_store::ObjectStore;
 use kfs::{BrokerEpoch, BrokerId, ClusterId, SegmentId};
@@ -18,6 +18,28 @@ async fn exists(rig: &Rig, key: &str) -> bool {
 
 fn id(broker: i32, epoch: i64, counter: u64) -> SegmentId {
     SegmentId { broker: BrokerId(broker), epoch: BrokerEpoch(epoch), counter }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_newest_snapshot_may_name_stays() {
+    let rig = Rig::new().await;
+    let partition = rig.partition(0);
+    for _ in 0..2 {
+        rig.append(partition, young_ms(), &["v"]).await;
+    }
+    let moment = SnapshotMoment::default();
+    let (metadata, rules) = (rig.metadata.clone(), CleanRules::default());
+    let snapshot = Some(moment.clone());
+    let cleaner = Cleaner::beside_snapshots(&rig.env, &rig.broker.log, metadata, rules, snapshot);
+    let named_ms = rig.env.now_ms();
+    rig.metadata.advance_log_start(partition, 1).await.unwrap();
+    rig.pass(2 * PAST_THE_GRACE_MS).await;
+    assert_eq!(cleaner.round().await.unwrap().dead, 0, "there is no snapshot yet");
+    moment.set(named_ms);
+    assert_eq!(cleaner.round().await.unwrap().dead, 0, "it was named when that was taken");
+    moment.set(rig.env.now_ms());
+    assert_eq!(cleaner.round().await.unwrap().dead, 1);
+    assert_eq!(rig.stored().await, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,8 @@
 import hashlib
 import subprocess
 
+from suite import HERE
+
 NEEDS = {"java": "openjdk-17-jdk-headless", "javac": "openjdk-17-jdk-headless", "mvn": "maven"}
 
 
@@ -12,8 +14,9 @@ def copy(pom, folder):
 
 
 def prepare(suite):
-    """Fills the suite's tools with `lib` (the jars of its pom.xml) and `classes` (its folder `java`)."""
+    """Fills the suite's tools with `lib` (the jars of its pom.xml) and `classes` (its folder `java`, and what it borrows)."""
     pom, sources = suite.folder / "pom.xml", sorted((suite.folder / "java").glob("*.java"))
+    sources += [HERE / borrowed for borrowed in suite.borrows]
     stamp = hashlib.sha256(b"".join(path.read_bytes() for path in [pom, *sources])).hexdigest()
     noted = suite.tools / "stamp"
     if noted.exists() and noted.read_text() == stamp:

@@ -38,12 +38,13 @@ class Suite:
 
     name: its folder; what: whose tests, in what version; on_kafka: what Apache Kafka 4.4.0 gets, in words; needs: programs that
     must be on the path, each with the Debian packages that have it; settings: floe's, where they are not the defaults;
-    brings_brokers: it starts its own.
+    brings_brokers: it starts its own; borrows: Java files of other suites that its own need, below conformance/.
     """
 
     name = what = on_kafka = ""
     needs = {}
     settings = {}
+    borrows = ()
     brings_brokers = False
 
     @property

@@ -73,7 +73,8 @@ pub trait CompactionPolicy: Send + Sync + 'static {
 pub struct CompactionCounts {
     /// Passes that came to their end.
     pub passes: u64,
-    /// Passes that ended early because others changed what they were about to replace.
+    /// Passes that ended early because others changed what they were about to replace, or what the
+    /// topic asks for.
     pub conflicts: u64,
     /// Replacements of extents.
     pub replacements: u64,
@@ -299,7 +300,8 @@ impl Inner {
         Ok(due)
     }
 
-    /// What of a partition is dirty. Costs nothing where nothing is.
+    /// What of a partition is dirty. Costs nothing where nothing is, and little where all of it
+    /// must wait.
     async fn look(
         &self,
         partition: TopicPartition,
@@ -309,7 +311,7 @@ impl Inner {
     ) -> Result<Dirt> {
         let mut dirt = Dirt::new(state, mark);
         let mut next = dirt.from;
-        while next < state.high_watermark {
+        while next < state.high_watermark && !dirt.all_waits() {
             let page = self.metadata.extents(partition, next, EXTENTS_PER_LOOK).await?;
             let Some(page) = page else { break };
             let Some(last) = page.extents.last() else { break };
@@ -328,7 +330,13 @@ impl Inner {
         shutdown: &Shutdown,
     ) -> Result<()> {
         let partition = named.partition;
-        // Others may have had long passes since the round began.
+        // Others may have had long passes since the round began: who has asked meanwhile for
+        // records to be kept must not lose them.
+        let topic = partition.topic;
+        let Some(terms) = terms_now(&self.metadata, &*self.policy, topic).await? else {
+            return Ok(());
+        };
+        let named = &Named { terms, ..named.clone() };
         let now_ms = self.metadata.now_ms().await?;
         let ends = self.table_ends(std::slice::from_ref(named)).await?;
         let state = self.metadata.partition_states(&[partition]).await?.pop().flatten();
@@ -343,6 +351,7 @@ impl Inner {
             env: &self.env,
             log: &self.log,
             metadata: &self.metadata,
+            policy: &*self.policy,
             rules: &self.rules,
             named,
             dirt,
@@ -373,8 +382,11 @@ impl Inner {
         let copies = self.metadata.table_progress_of(&topics).await?;
         let mut ends = BTreeMap::new();
         for (topic, copy) in topics.into_iter().zip(copies) {
-            if let Some(copy) = copy {
-                ends.insert(topic, self.policy.table_ends(&copy)?);
+            let Some(copy) = copy else { continue };
+            match self.policy.table_ends(&copy) {
+                Ok(of_topic) => drop(ends.insert(topic, of_topic)),
+                // It waits as if its table had nothing; others do not.
+                Err(error) => tracing::error!(%topic, %error, "a table's progress is unreadable"),
             }
         }
         Ok(ends)
@@ -384,6 +396,16 @@ impl Inner {
     async fn rest(&self, since: Instant) {
         self.env.sleep(self.env.monotonic() - since).await;
     }
+}
+
+/// What a topic's configs say of compaction now; `None` where it is not compacted, or gone.
+async fn terms_now(
+    metadata: &MetadataStore,
+    policy: &dyn CompactionPolicy,
+    topic: TopicId,
+) -> Result<Option<CompactionTerms>> {
+    let topic = metadata.topic_by_id(topic).await?;
+    Ok(topic.and_then(|topic| policy.terms(&topic)))
 }
 
 fn mark_of(memory: &Memory, partition: TopicPartition) -> Option<&CompactionMark> {

@@ -11,6 +11,10 @@ use floe_metadata::rows::{AbortedTransaction, Extent, Place, Replacement};
 use floe_store::{PutOutcome, holds_content};
 use kfs::{BatchHeader, BatchPlace, OffsetMode, TimestampType, TopicPartition};
 
+/// The newest time of an extent in which no record is left: nobody finds a time there, and
+/// retention keeps nothing for it.
+pub(crate) const NO_RECORDS_MS: i64 = 0;
+
 /// The extents of a new object, cut so that each is what a reader loads at once.
 pub(crate) struct NewExtents {
     /// The object's key, below the cluster's root.
@@ -61,7 +65,7 @@ impl NewExtents {
             last_offset: header.last_offset(),
             place: Place::Range { key, position, length },
             offset_mode: OffsetMode::Absolute,
-            max_timestamp_ms: header.max_timestamp_ms,
+            max_timestamp_ms: if has_records { header.max_timestamp_ms } else { NO_RECORDS_MS },
             timestamp_type,
             has_transactional: header.is_transactional(),
         });
@@ -129,7 +133,6 @@ pub(crate) async fn swap(
     replacement: &Replacement,
 ) -> Result<bool> {
     let reader = log.reader();
-    let unused: Vec<String> = object.into_iter().map(str::to_owned).collect();
     let fence = &log.config().fence;
     let swapped = metadata.replace_extents(fence, replacement).await;
     // Whatever the answer, the extents may not be what is remembered.
@@ -137,13 +140,19 @@ pub(crate) async fn swap(
     match swapped {
         Ok(ChangeOutcome::Applied) => Ok(true),
         Ok(ChangeOutcome::Rejected) => {
-            reader.store.delete(&unused).await?;
+            discard(reader, object).await?;
             Ok(false)
         }
         Err(error) if error.is_transient() => {
-            reader.store.delete(&unused).await?;
+            discard(reader, object).await?;
             Err(error)
         }
         Err(error) => Err(error),
     }
+}
+
+/// Deletes an object that nothing names and nothing will.
+pub(crate) async fn discard(reader: &Reader, object: Option<&str>) -> Result<()> {
+    let unused: Vec<String> = object.into_iter().map(str::to_owned).collect();
+    reader.store.delete(&unused).await
 }

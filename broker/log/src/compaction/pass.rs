@@ -1,15 +1,16 @@
 //! One pass over a partition: the newest offset of each key of its dirty part is learnt, then the
 //! log is cleaned from its start, unit by unit. Each unit is one object and one transaction that
 //! checks that no source has changed; where one has, the pass ends, and the next one begins anew.
-//! So at any moment, and after a crash at any point, every record that has gone has a newer one of
-//! its key behind it, and a horizon stands only where everything before was cleaned.
+//! It ends as well where the topic's configs have changed: they may want kept what it is about to
+//! take. So at any moment, and after a crash at any point, every record that has gone has a newer
+//! one of its key behind it, and a horizon stands only where everything before was cleaned.
 
 use super::clean::{BatchCleaner, Rules, Tally, note_keys};
 use super::newest::NewestOffsets;
 use super::plan::{CompactionRules, Dirt};
 use super::transactions::{Aborted, LastBatches, Unended};
 use super::unit::{self, Compacted, Unit};
-use super::{CompactionCounts, Named};
+use super::{CompactionCounts, CompactionPolicy, Named, terms_now};
 use crate::blocks::{Block, Blocks};
 use crate::keys::merged_key;
 use crate::loads::cache_key;
@@ -33,6 +34,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) env: &'a Env,
     pub(crate) log: &'a Log,
     pub(crate) metadata: &'a MetadataStore,
+    pub(crate) policy: &'a dyn CompactionPolicy,
     pub(crate) rules: &'a CompactionRules,
     pub(crate) named: &'a Named,
     pub(crate) dirt: Dirt,
@@ -45,7 +47,7 @@ pub(crate) struct Pass<'a> {
 pub(crate) enum Ended {
     /// It has been over everything that it could.
     Done(CompactionMark),
-    /// What it was about to replace has changed.
+    /// What it was about to replace has changed, or what the topic asks for.
     Conflict,
     /// The broker shuts down.
     Shutdown,
@@ -146,7 +148,8 @@ impl Pass<'_> {
         Ok((self.log.reader().blocks_once(extents).await?, Aborted::new(aborted)))
     }
 
-    /// Replaces what has changed of a unit, if anything. False where its sources have changed.
+    /// Replaces what has changed of a unit, if anything. False where its sources have changed, or
+    /// the topic's configs.
     async fn replace(&mut self, unit: &mut Unit) -> Result<bool> {
         let Some(sources) = unit.take() else { return Ok(true) };
         let (partition, reader) = (self.named.partition, self.log.reader());
@@ -166,6 +169,11 @@ impl Pass<'_> {
             true => None,
             false => Some(rewrite::put(reader, &key, built.parts).await?),
         };
+        let terms = terms_now(self.metadata, self.policy, partition.topic).await?;
+        if terms != Some(self.named.terms) {
+            rewrite::discard(reader, object.as_deref()).await?;
+            return Ok(false);
+        }
         let keys: Vec<_> = built.sources.iter().map(cache_key).collect();
         let replacement = Replacement {
             partition,

@@ -135,6 +135,11 @@ impl Dirt {
         }
     }
 
+    /// Nothing of it may be taken, whatever else is behind.
+    pub(crate) fn all_waits(&self) -> bool {
+        self.is_closed && self.until == self.from
+    }
+
     /// Which part of what a pass would go over is dirty, 0 to 1.
     pub(crate) fn ratio(&self, state: &PartitionState) -> f64 {
         let clean = state.bytes.saturating_sub(self.bytes + self.waiting_bytes);

@@ -4,7 +4,7 @@
 use super::clean::{BatchCleaner, Cleaned};
 use super::transactions::Aborted;
 use crate::blocks::Blocks;
-use crate::rewrite::NewExtents;
+use crate::rewrite::{NO_RECORDS_MS, NewExtents};
 use bytes::Bytes;
 use floe_env::{Error, Result};
 use floe_metadata::rows::{Extent, Place};
@@ -217,14 +217,14 @@ fn horizon_ms(batch: &Bytes) -> Option<i64> {
     header.has_delete_horizon().then_some(header.base_timestamp_ms)
 }
 
-/// The offsets of these extents without any record, as old as the youngest was.
+/// The offsets of these extents without any record.
 fn hole(sources: &[Extent]) -> Option<Extent> {
     let (first, last) = (sources.first()?, sources.last()?);
     Some(Extent {
         last_offset: last.last_offset,
         place: Place::Hole,
         offset_mode: OffsetMode::Absolute,
-        max_timestamp_ms: sources.iter().map(|source| source.max_timestamp_ms).max()?,
+        max_timestamp_ms: NO_RECORDS_MS,
         has_transactional: false,
         ..first.clone()
     })

@@ -2,12 +2,16 @@
 //! things change or end meanwhile.
 
 use crate::keyed::{self, Pair, keyed, newest, rules, seen, terms};
-use crate::rig::{PAST_THE_GRACE_MS, Rig, young_ms};
-use floe_log::{CompactionRules, FetchFrom, MergeRules, RetentionTerms, TableHold};
+use crate::rig::{AllCompacted, PAST_THE_GRACE_MS, Rig, young_ms};
+use floe_log::{
+    CompactionRules, CompactionTerms, FetchFrom, MergeRules, RetentionTerms, TableHold,
+};
 use floe_metadata::compaction::CompactionMark;
 use floe_metadata::rows::Place;
 use futures::FutureExt;
 use kfs::{BatchHeader, OffsetMode};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 const NO_HOLD: TableHold = TableHold { time_ms: 0, bytes: 0 };
 
@@ -149,13 +153,32 @@ async fn a_hole_at_the_end_has_a_batch_that_says_where_it_ends() {
     assert_eq!(found.iter().map(|one| one.0).collect::<Vec<_>>(), [7]);
 }
 
+/// What is empty says of no time that it has it, and nothing is kept for it.
+#[tokio::test(start_paused = true)]
+async fn the_newest_time_is_of_a_record_that_is_there() {
+    let rig = Rig::new().await;
+    let (partition, compactor) = (rig.partition(0), rig.compactor(terms(), rules()));
+    rig.append_all(vec![keyed(partition, young_ms(), &[(Some("a"), Some("1"))])]).await;
+    rig.append_all(vec![keyed(partition, young_ms() + 9, &[(Some("b"), None)])]).await;
+    let newest = async || {
+        let found = rig.broker.log.offset_of_max_timestamp(partition, false).await;
+        found.expect("search").flatten().map(|found| (found.offset, found.timestamp_ms))
+    };
+    compactor.round(&rig.broker.shutdown).await.expect("a round");
+    assert_eq!(newest().await, Some((1, young_ms() + 9)));
+    rig.pass(terms().delete_retention_ms).await;
+    compactor.round(&rig.broker.shutdown).await.expect("a round");
+    assert_eq!(seen(&rig.broker.log, partition, 0).await.len(), 1);
+    assert_eq!(newest().await, Some((0, young_ms())));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_the_topics_table_has_not_read_stays() {
     let rig = Rig::new().await;
     let partition = rig.partition(0);
     fill(&rig).await;
     let before = seen(&rig.broker.log, partition, 0).await;
-    let with_table = floe_log::CompactionTerms { has_table: true, ..terms() };
+    let with_table = CompactionTerms { has_table: true, ..terms() };
     let compactor = rig.compactor(with_table, rules());
     compactor.round(&rig.broker.shutdown).await.expect("a round");
     assert_eq!(seen(&rig.broker.log, partition, 0).await, before);
@@ -174,11 +197,32 @@ async fn what_the_topics_table_has_not_read_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_progress_that_nobody_can_read_holds_its_own_topic_and_no_other() {
+    let rig = Rig::new().await;
+    let partition = rig.partition(0);
+    let other = kfs::TopicPartition { topic: rig.other_topic, ..partition };
+    for value in ["1", "2"] {
+        let pairs = [(Some("a"), Some(value))];
+        let batches = [partition, other].map(|partition| keyed(partition, young_ms(), &pairs));
+        rig.append_all(batches.into()).await;
+    }
+    rig.metadata.set_table_progress(rig.topic, Some("2".into())).await.expect("progress");
+    rig.metadata.set_table_progress(rig.other_topic, Some("?".into())).await.expect("progress");
+    let with_table = CompactionTerms { has_table: true, ..terms() };
+    let compactor = rig.compactor(with_table, rules());
+    let done = compactor.round(&rig.broker.shutdown).await.expect("a round");
+    assert_eq!((done.passes, done.records_removed), (1, 1));
+    assert_eq!(seen(&rig.broker.log, partition, 0).await.len(), 1);
+    assert_eq!(seen(&rig.broker.log, other, 0).await.len(), 2);
+    assert_eq!(compactor.waiting().get(&other), Some(&0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn merging_goes_on_beside_it_and_joins_nothing_clean_to_what_is_dirty() {
     let rig = Rig::new().await;
     let partition = rig.partition(0);
     let merger = rig.merger(MergeRules::default());
-    let half = floe_log::CompactionTerms { dirty_ratio_min: 0.5, ..terms() };
+    let half = CompactionTerms { dirty_ratio_min: 0.5, ..terms() };
     let compactor = rig.compactor(half, rules());
     let mut all = Vec::new();
     for round in 0..6 {
@@ -262,6 +306,39 @@ async fn retention_and_compaction_of_one_topic_go_side_by_side() {
     retention.round(&rig.broker.shutdown).await.expect("retention");
     let state = rig.broker.log.state(partition).await.unwrap().unwrap();
     assert_eq!((state.log_start_offset, state.bytes), (300, 0), "offsets go on");
+}
+
+/// Who asks for records to be kept must not lose them to a pass that began before.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_topics_configs_ends_a_pass_before_it_takes_more() {
+    let (had, off) = (terms(), None);
+    let table = Some(CompactionTerms { has_table: true, ..had });
+    let lag = Some(CompactionTerms { lag_ms_min: 1 << 40, ..had });
+    for changed in [off, table, lag] {
+        let rig = Rig::new().await;
+        let partitions = [rig.partition(0), rig.partition(1)];
+        fill(&rig).await;
+        for value in ["1", "2"] {
+            let pairs = [(Some("a"), Some(value))];
+            rig.append_all(vec![keyed(partitions[1], young_ms(), &pairs)]).await;
+        }
+        let all = async || {
+            let log = &rig.broker.log;
+            [seen(log, partitions[0], 0).await, seen(log, partitions[1], 0).await]
+        };
+        let (before, stored) = (all().await, rig.stored().await);
+        let policy = Arc::new(AllCompacted(Mutex::new(Some(had))));
+        let compactor = rig.compactor_by(&policy, rules());
+        let of_hook = policy.clone();
+        rig.store.after_next_put(Box::pin(async move { *of_hook.0.lock() = changed }));
+        let done = compactor.round(&rig.broker.shutdown).await.expect("a round");
+        assert_eq!((done.passes, done.conflicts, done.replacements), (0, 1, 0), "{changed:?}");
+        assert_eq!(all().await, before, "nor of partitions that the round had yet to visit");
+        assert_eq!(rig.stored().await, stored, "what was put for it is gone");
+        *policy.0.lock() = Some(had);
+        let done = compactor.round(&rig.broker.shutdown).await.expect("a round");
+        assert_eq!((done.passes, done.conflicts), (2, 0));
+    }
 }
 
 /// A crash between any two steps: the pass is cut before and after each put, and so before each
@@ -349,7 +426,7 @@ async fn more_keys_than_there_is_room_for_take_several_passes() {
     let partition = rig.partition(0);
     fill(&rig).await;
     let before = seen(&rig.broker.log, partition, 0).await;
-    let any = floe_log::CompactionTerms { dirty_ratio_min: 0.0, ..terms() };
+    let any = CompactionTerms { dirty_ratio_min: 0.0, ..terms() };
     let compactor = rig.compactor(any, CompactionRules { key_bytes_max: 8 * 24, ..rules() });
     let mut passes = 0;
     while compactor.round(&rig.broker.shutdown).await.expect("a round").passes > 0 {

@@ -123,8 +123,18 @@ impl Rig {
         terms: CompactionTerms,
         rules: CompactionRules,
     ) -> Compactor {
-        let policy = Arc::new(AllCompacted(terms));
+        let policy = Arc::new(AllCompacted(Mutex::new(Some(terms))));
         Compactor::new(&self.env, log, self.metadata.clone(), policy, rules)
+    }
+
+    /// Compaction of all topics by terms that the test changes.
+    pub(crate) fn compactor_by(
+        &self,
+        policy: &Arc<AllCompacted>,
+        rules: CompactionRules,
+    ) -> Compactor {
+        let (log, metadata) = (&self.broker.log, self.metadata.clone());
+        Compactor::new(&self.env, log, metadata, policy.clone(), rules)
     }
 
     /// Merges until nothing is left to do.
@@ -193,12 +203,12 @@ impl RetentionPolicy for SameTerms {
     }
 }
 
-/// All topics are compacted in the same way.
-struct AllCompacted(CompactionTerms);
+/// All topics are compacted in the same way, or none is.
+pub(crate) struct AllCompacted(pub(crate) Mutex<Option<CompactionTerms>>);
 
 impl CompactionPolicy for AllCompacted {
     fn terms(&self, _topic: &Topic) -> Option<CompactionTerms> {
-        Some(self.0)
+        *self.0.lock()
     }
 
     fn table_ends(&self, progress: &[u8]) -> Result<Vec<i64>> {

@@ -75,6 +75,19 @@ fn a_pass_ends_before_what_is_young_open_or_not_in_the_table() {
 }
 
 #[test]
+fn where_the_first_extent_waits_nothing_behind_it_matters() {
+    let extents = extents(&[(NOW_MS, 1), (NOW_MS, 1), (NOW_MS, 1)]);
+    let state = state(&extents);
+    let all_waits = |count: usize, table_end| {
+        let limits = Limits { table_end, ..limits(terms()) };
+        dirt(&extents[..count], &state, None, &limits).all_waits()
+    };
+    assert!(!all_waits(0, 0), "nothing was seen yet");
+    assert!(all_waits(1, 1) && all_waits(3, 1));
+    assert!(!all_waits(3, 2), "the first may be taken, and the others count for the ratio");
+}
+
+#[test]
 fn what_max_compaction_lag_asks_for_comes_first() {
     let of = [(NOW_MS, 1_000), (NOW_MS - 100, 1), (-1, 1)];
     let lag = |lag_ms_max| limits(CompactionTerms { lag_ms_max, ..terms() });

@@ -8,12 +8,23 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 pub(crate) const BACKGROUND_COMMITS_MAX: usize = 2;
 /// Commits that looks wait for: a budget of their own.
 const LOOK_COMMITS_MAX: usize = 4;
+/// How many of these are flushes'. No more of them wait either: one flush may be of a thousand
+/// tables, and looks come in their turn.
+const FLUSH_COMMITS_MAX: usize = 2;
 
 /// The permits. Each is held for one commit, never for a whole backfill.
 #[derive(Debug)]
 pub(crate) struct CommitBudget {
     background: Semaphore,
     looks: Semaphore,
+    flushes: Semaphore,
+}
+
+/// Leave to make one commit.
+#[derive(Debug)]
+pub(crate) struct CommitPermit<'a> {
+    _commit: SemaphorePermit<'a>,
+    _flush: Option<SemaphorePermit<'a>>,
 }
 
 impl CommitBudget {
@@ -21,11 +32,12 @@ impl CommitBudget {
         Self {
             background: Semaphore::new(BACKGROUND_COMMITS_MAX),
             looks: Semaphore::new(LOOK_COMMITS_MAX),
+            flushes: Semaphore::new(FLUSH_COMMITS_MAX),
         }
     }
 
     /// Waits until a turn may begin.
-    pub(crate) async fn first(&self, is_look: &mut watch::Receiver<bool>) -> SemaphorePermit<'_> {
+    pub(crate) async fn first(&self, is_look: &mut watch::Receiver<bool>) -> CommitPermit<'_> {
         tokio::select! {
             biased;
             true = becomes_look(is_look) => acquire(&self.looks).await,
@@ -33,13 +45,14 @@ impl CommitBudget {
         }
     }
 
-    /// Waits until a commit that somebody waits for may be made.
-    pub(crate) async fn look(&self) -> SemaphorePermit<'_> {
-        acquire(&self.looks).await
+    /// Waits until a commit of a flush may be made.
+    pub(crate) async fn flush(&self) -> CommitPermit<'_> {
+        let flush = self.flushes.acquire().await.expect("the budget is never closed");
+        CommitPermit { _flush: Some(flush), ..acquire(&self.looks).await }
     }
 
     /// Waits until a turn that has more to commit than one commit takes may go on.
-    pub(crate) async fn rest(&self) -> SemaphorePermit<'_> {
+    pub(crate) async fn rest(&self) -> CommitPermit<'_> {
         acquire(&self.background).await
     }
 }
@@ -49,8 +62,9 @@ pub(crate) async fn becomes_look(is_look: &mut watch::Receiver<bool>) -> bool {
     is_look.wait_for(|is_look| *is_look).await.is_ok()
 }
 
-async fn acquire(budget: &Semaphore) -> SemaphorePermit<'_> {
-    budget.acquire().await.expect("the budget is never closed")
+async fn acquire(budget: &Semaphore) -> CommitPermit<'_> {
+    let commit = budget.acquire().await.expect("the budget is never closed");
+    CommitPermit { _commit: commit, _flush: None }
 }
 
 #[cfg(test)]
@@ -82,5 +96,25 @@ mod tests {
         assert!(budget.first(&mut is_look).now_or_never().is_none());
         drop(looks);
         assert!(budget.first(&mut is_look).now_or_never().is_some());
+    }
+    #[test]
+    fn a_look_waits_for_no_more_than_the_commits_of_a_flush_that_run() {
+        let budget = CommitBudget::new();
+        let mut flushing: Vec<_> = (0..1000).map(|_| Box::pin(budget.flush())).collect();
+        let mut running: Vec<_> =
+            flushing.iter_mut().filter_map(|flush| flush.as_mut().now_or_never()).collect();
+        assert_eq!(running.len(), FLUSH_COMMITS_MAX);
+        let looked = watch::Sender::new(true);
+        let mut looks = Vec::new();
+        for _ in 0..LOOK_COMMITS_MAX {
+            let mut is_look = looked.subscribe();
+            looks.extend(budget.first(&mut is_look).now_or_never());
+        }
+        assert_eq!(looks.len(), LOOK_COMMITS_MAX - FLUSH_COMMITS_MAX, "beside the flushes");
+        let mut is_look = looked.subscribe();
+        let mut late = Box::pin(budget.first(&mut is_look));
+        assert!(late.as_mut().now_or_never().is_none());
+        running.pop();
+        assert!(late.now_or_never().is_some(), "before the rest of the flush");
     }
 }

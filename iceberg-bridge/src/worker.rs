@@ -11,10 +11,10 @@ mod hold;
 mod refresh;
 mod status;
 
-use crate::budget::{CommitBudget, becomes_look};
+use crate::budget::{CommitBudget, CommitPermit, becomes_look};
 use crate::commit::{
     CommitCounts, CommitEnd, Committer, Gap, LoadedTable, Ownership, Removed, ResumeFrom,
-    StagedFile, TableHead, foreign_schema, is_untouched,
+    StagedFile, TableHead, delete_unnamed, foreign_schema, is_untouched,
 };
 use crate::config::BridgeConfig;
 use crate::encode::{DecodeCounts, EncoderConfig};
@@ -35,7 +35,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{MutexGuard, SemaphorePermit, watch};
+use tokio::sync::{MutexGuard, watch};
 
 /// Least time between the starts of two turns of one table.
 const TURN_PAUSE: Duration = Duration::from_secs(1);
@@ -267,7 +267,15 @@ impl Worker {
         files: Vec<StagedFile>,
     ) -> Result<CommitEnd> {
         let _gate = self.commit_gate.lock().await;
-        let base = self.asked_like(base).await?;
+        let base = match self.asked_like(base).await {
+            Ok(base) => base,
+            Err(error) => {
+                // They are on the store already, and no sweep comes where another catalog is.
+                let keys: Vec<String> = files.into_iter().map(|file| file.key).collect();
+                delete_unnamed(self.shared.store.as_ref(), &keys).await;
+                return Err(error);
+            }
+        };
         let end = self.committer.replace(base, removed, files).await?;
         Ok(self.take_over(end))
     }
@@ -355,7 +363,7 @@ impl Worker {
     async fn run_turn(
         self: &Arc<Self>,
         cut: &[PartitionCut],
-        mut permit: SemaphorePermit<'_>,
+        mut permit: CommitPermit<'_>,
         mut gate: Option<MutexGuard<'_, ()>>,
     ) -> Result<()> {
         loop {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 impl Committer {
     /// The table after a move that was rejected. Where that fails, the attempt's files go, unless
-    /// an earlier try of the move may have worked.
+    /// an earlier try of the move may have worked, or the table is in another catalog: somebody
+    /// between may have asked that twice, so that the refusal is the second answer.
     pub(super) async fn load_after(
         &self,
         moved: Moved,
@@ -20,7 +21,7 @@ impl Committer {
     ) -> Result<Option<LoadedTable>> {
         let loaded = self.load(topic).await;
         match loaded {
-            Err(error) if moved == Moved::Undecided => {
+            Err(error) if moved == Moved::Undecided || self.rest.is_some() => {
                 let unknown = "whether the table has a commit that was made more than once";
                 Err(Error::unknown_outcome(unknown).with_source(error))
             }

@@ -2,7 +2,7 @@
 //! JSON, and kept beside the metadata.
 
 use floe_env::{Error, Result};
-use iceberg::spec::{SnapshotReference, SnapshotRetention};
+use iceberg::spec::{MAIN_BRANCH, SnapshotReference, SnapshotRetention};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -20,6 +20,14 @@ pub(super) fn parse_refs(metadata_json: &[u8]) -> Result<Refs> {
     let parsed: WithRefs = serde_json::from_slice(metadata_json)
         .map_err(|error| Error::corrupt("references of a table").with_source(error))?;
     Ok(parsed.refs)
+}
+
+/// Main at another snapshot. What others have said of how long its snapshots stay is kept.
+pub(super) fn moved_main(refs: &Refs, snapshot_id: i64) -> SnapshotReference {
+    match refs.get(MAIN_BRANCH) {
+        Some(main) if main.is_branch() => SnapshotReference { snapshot_id, ..main.clone() },
+        _ => branch(snapshot_id),
+    }
 }
 
 pub(super) fn branch(snapshot_id: i64) -> SnapshotReference {

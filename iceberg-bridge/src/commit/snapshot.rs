@@ -6,7 +6,7 @@ use super::columns::{MAPPING_PROPERTY, with_columns};
 use super::encoded::METADATA_CODEC_PROPERTY;
 use super::expiry::{ExpiryRules, expired_snapshots, hour_tag, outdated_tags};
 use super::manifest::SnapshotPlace;
-use super::refs::{Refs, branch, tag};
+use super::refs::{Refs, moved_main, tag};
 use super::table::{
     CLUSTER_PROPERTY, GAP_OFFSETS_KEY, LoadedTable, RESCUED_ROWS_KEY, TABLE_NAME_PROPERTY, TAG,
     TOPIC_NAME_PROPERTY, TOPIC_PROPERTY, UNDECODABLE_ROWS_KEY, life_count, summary_value,
@@ -22,13 +22,15 @@ use iceberg::spec::{
     SortOrder, Summary, TableMetadata, TableMetadataBuildResult, TableMetadataBuilder,
 };
 use kfs::{ClusterId, TopicId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// How much earlier than now a snapshot is dated, ms. DuckDB reads a table as of the start of its
 /// transaction, by its own clock, which is before the look that the transaction makes: a snapshot
 /// that is dated by the commit would not be seen by the very query that asked for it.
 pub(super) const BACKDATED_MS: i64 = 10_000;
+/// How much earlier than a table's newest change a snapshot may be dated, ms.
+const CLOCKS_APART_MS_MAX: i64 = 60_000;
 /// Metadata files that are kept behind the newest.
 const METADATA_FILES_KEPT: usize = 100;
 
@@ -179,9 +181,11 @@ pub(super) fn next_version(
     let mut moved = vec![(TAG.to_owned(), tag(snapshot.id, None))];
     moved.extend(hour_tag(metadata.current_snapshot(), timestamp_ms, rules));
     refs.extend(moved.iter().cloned());
-    refs.insert(MAIN_BRANCH.to_owned(), branch(snapshot.id));
+    let main = moved_main(&refs, snapshot.id);
+    refs.insert(MAIN_BRANCH.to_owned(), main.clone());
     let expired = expired_snapshots(&metadata, &refs, timestamp_ms, rules);
     let expired_ids: Vec<i64> = expired.iter().map(|snapshot| snapshot.snapshot_id()).collect();
+    let outdated_statistics = statistics_without_snapshot(&metadata, &expired_ids);
     let (mut builder, schema_id) =
         with_columns(metadata, location, addition.mapping, &expired_ids)?;
     let added = Snapshot::builder()
@@ -198,15 +202,29 @@ pub(super) fn next_version(
         builder = builder.set_properties(property.into_iter().collect()).map_err(failed)?;
     }
     builder = builder.add_snapshot(added).map_err(failed)?;
-    builder = builder.set_ref(MAIN_BRANCH, branch(snapshot.id)).map_err(failed)?;
-    for (name, reference) in moved {
-        builder = builder.set_ref(&name, reference).map_err(failed)?;
-    }
+    builder = builder.set_ref(MAIN_BRANCH, main).map_err(failed)?;
+    // Before those that are set: a table that was rolled back gets an outdated one anew.
     for name in outdated {
         builder = builder.remove_ref(&name);
     }
-    let built = builder.remove_snapshots(&expired_ids).build().map_err(failed)?;
+    for (name, reference) in moved {
+        builder = builder.set_ref(&name, reference).map_err(failed)?;
+    }
+    builder = builder.remove_snapshots(&expired_ids);
+    for id in outdated_statistics {
+        builder = builder.remove_statistics(id).remove_partition_statistics(id);
+    }
+    let built = builder.build().map_err(failed)?;
     Ok(NextVersion { built, refs, expired })
+}
+
+/// Snapshots of which engines have left statistics, and which are not there any more. The library
+/// keeps these; their files are orphans from then on, which the sweep finds.
+fn statistics_without_snapshot(metadata: &TableMetadata, expired: &[i64]) -> BTreeSet<i64> {
+    let of_tables = metadata.statistics_iter().map(|file| file.snapshot_id);
+    let of_partitions = metadata.partition_statistics_iter().map(|file| file.snapshot_id);
+    let is_gone = |id: &i64| expired.contains(id) || metadata.snapshot_by_id(*id).is_none();
+    of_tables.chain(of_partitions).filter(is_gone).collect()
 }
 
 /// Dates only go forward, also where a clock goes back.
@@ -214,7 +232,9 @@ fn snapshot_date_ms(metadata: &TableMetadata, now_ms: i64) -> i64 {
     let backdated_ms = now_ms - BACKDATED_MS;
     match metadata.current_snapshot() {
         Some(_) => backdated_ms.max(metadata.last_updated_ms() + 1),
-        None => backdated_ms,
+        // Another catalog has dated the empty table, by its own clock. What is dated much earlier
+        // it would refuse.
+        None => backdated_ms.max(metadata.last_updated_ms() - CLOCKS_APART_MS_MAX),
     }
 }
 

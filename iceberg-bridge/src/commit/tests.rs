@@ -487,3 +487,50 @@ fn a_clock_that_goes_back_stops_nothing() {
     let dates: Vec<i64> = versions.iter().map(TableMetadata::last_updated_ms).collect();
     assert!(dates.is_sorted_by(|earlier, later| earlier < later), "{dates:?}");
 }
+
+#[test]
+fn a_table_that_a_clock_ahead_of_ours_has_dated_gets_its_first_snapshot() {
+    let (mut history, now_ms) = (History::new(ExpiryRules::default()), 1_700_000_000_000);
+    let mut json = serde_json::to_value(&history.metadata).unwrap();
+    let theirs_ms = now_ms + 600_000;
+    json["last-updated-ms"] = theirs_ms.into();
+    history.metadata = serde_json::from_value(json).unwrap();
+    history.commit("memory:///t", 0, now_ms);
+    assert_eq!(history.metadata.last_updated_ms(), theirs_ms - 60_000);
+}
+
+#[test]
+fn statistics_go_with_their_snapshots() {
+    let rules = ExpiryRules { snapshots_max: 60, ..ExpiryRules::default() };
+    let mut history = History::new(rules);
+    for at in 0..100 {
+        history.commit("memory:///t", at, 1_700_000_000_000 + at * 1_000);
+        let (snapshot_id, path) = (at + 1, format!("memory:///t/metadata/{at}.stats"));
+        let of_table = iceberg::spec::StatisticsFile {
+            snapshot_id,
+            statistics_path: path.clone(),
+            file_size_in_bytes: 1,
+            file_footer_size_in_bytes: 1,
+            key_metadata: None,
+            blob_metadata: Vec::new(),
+        };
+        let of_partitions = iceberg::spec::PartitionStatisticsFile {
+            snapshot_id,
+            statistics_path: path,
+            file_size_in_bytes: 1,
+        };
+        let builder = history.metadata.clone().into_builder(None).set_statistics(of_table);
+        let builder = builder.set_partition_statistics(of_partitions);
+        history.metadata = builder.build().unwrap().metadata;
+    }
+    let metadata = &history.metadata;
+    assert!(metadata.snapshots().len() < 60, "some have gone");
+    let mut ids: Vec<i64> = metadata.snapshots().map(|known| known.snapshot_id()).collect();
+    let mut of_table: Vec<i64> = metadata.statistics_iter().map(|file| file.snapshot_id).collect();
+    let of_partitions = metadata.partition_statistics_iter().map(|file| file.snapshot_id);
+    let mut of_partitions: Vec<i64> = of_partitions.collect();
+    for numbers in [&mut ids, &mut of_table, &mut of_partitions] {
+        numbers.sort_unstable();
+    }
+    assert_eq!((&of_table, &of_partitions), (&ids, &ids));
+}

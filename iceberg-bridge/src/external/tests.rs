@@ -373,8 +373,13 @@ async fn what_others_change_and_let_expire_stops_nothing() {
     // Rows are deleted, files are compacted, and what was between expires.
     overwrite(&rig, 70).await;
     assert!(rig.table().await.counts.bytes > 0, "the last word on it is ours");
+    let place = rig.table().await.place.clone();
+    let path = place.url_of(&format!("{}/x.stats", place.key())).unwrap();
+    let statistics = StatisticsFile { snapshot_id: 70, ..statistics_at(&path) };
+    rig.change(vec![TableUpdate::SetStatistics { statistics }]).await.unwrap();
     overwrite(&rig, 71).await;
     rig.change(vec![TableUpdate::RemoveSnapshots { snapshot_ids: vec![70] }]).await.unwrap();
+    assert_eq!(rig.table().await.metadata.statistics_iter().len(), 0, "they go with it");
     rig.append(r#"{"a":2}"#);
     assert_eq!(rig.rows().await, [json!({"a": 1}), json!({"a": 2})]);
     // What they have not said is not known, deletes least of all.

@@ -206,7 +206,15 @@ pub(super) fn next(
     check_snapshots(updates, &metadata)?;
     let mut builder = metadata.into_builder(location);
     for update in updates.iter().cloned() {
+        let removed = match &update {
+            TableUpdate::RemoveSnapshots { snapshot_ids } => snapshot_ids.clone(),
+            _ => Vec::new(),
+        };
         builder = update.apply(builder).map_err(invalid)?;
+        // Not every client asks for that.
+        for id in removed {
+            builder = builder.remove_statistics(id).remove_partition_statistics(id);
+        }
     }
     let built = builder.build().map_err(invalid)?;
     let outdated = built.expired_metadata_logs.into_iter().map(|log| log.metadata_file);

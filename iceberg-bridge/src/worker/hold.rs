@@ -17,7 +17,7 @@ impl Worker {
         if !self.settings().is_enabled {
             return Err(Error::invalid("switched off: its topic has iceberg.enable=false"));
         }
-        let permit = self.shared.commits.look().await;
+        let permit = self.shared.commits.flush().await;
         self.state.lock().last_turn = Some(self.shared.env.monotonic());
         let ended = self.run_turn(cut, permit, None).await;
         self.note_end(&ended);

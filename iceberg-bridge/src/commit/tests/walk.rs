@@ -410,3 +410,37 @@ async fn a_crash_between_any_two_steps_loses_and_doubles_nothing() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_others_have_said_of_mains_retention_stays() {
+    let rig = Rig::new();
+    let first = rig.create().await;
+    let retention = iceberg::spec::SnapshotRetention::Branch {
+        min_snapshots_to_keep: Some(7),
+        max_snapshot_age_ms: Some(1000),
+        max_ref_age_ms: None,
+    };
+    let id = first.metadata.current_snapshot_id().unwrap();
+    let main = iceberg::spec::SnapshotReference::new(id, retention.clone());
+    rig.foreign(async |builder| builder.set_ref("main", main).unwrap()).await;
+    let table = committed(rig.append(&first, 10, 20).await);
+    let read = rig.newest().await;
+    assert_eq!((&table.metadata, &table.refs), (&read.metadata, &read.refs));
+    assert_eq!(read.refs["main"].retention, retention);
+    assert_eq!(read.refs["main"].snapshot_id, read.metadata.current_snapshot_id().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_rolled_back_to_an_hour_long_ago_has_the_tags_that_its_file_says() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let rig = Rig::new();
+    let first = rig.create().await;
+    rig.env.sleep(2 * HOUR).await;
+    let second = committed(rig.append(&first, 10, 20).await);
+    assert!(second.refs.keys().any(|name| name.starts_with("floe-hour-")));
+    rig.roll_back_to(first.metadata.current_snapshot_id().unwrap()).await;
+    rig.env.sleep(25 * HOUR).await;
+    let resumed = rig.resumed(ResumeFrom::Rewind).await;
+    let read = rig.newest().await;
+    assert_eq!((&resumed.metadata, &resumed.refs), (&read.metadata, &read.refs));
+}

@@ -79,6 +79,40 @@ async fn a_page_of_somebody_else_says_nothing_about_a_table() {
 }
 
 #[tokio::test]
+async fn a_refusal_of_what_was_made_costs_no_file() {
+    let rig = Rig::new().await;
+    rig.append(0..2);
+    rig.flushed().await;
+    rig.append(2..4);
+    rig.server.plan([Fault::AppliedAndRepeated { is_last: false }]);
+    rig.flushed().await;
+    rig.has_rows(4).await;
+    rig.append(4..6);
+    rig.server.plan([Fault::AppliedAndRepeated { is_last: true }]);
+    assert!(rig.flush().await.error.is_some(), "nobody can look it up");
+    rig.server.inner.lock().is_behind_a_page = false;
+    rig.flushed().await;
+    rig.has_rows(6).await;
+    has_all_lists(&rig).await;
+}
+
+#[tokio::test]
+async fn a_fold_that_cannot_ask_the_catalog_leaves_nothing() {
+    let rig = Rig::with(RestAuth::None, |config| config.fold.fresh_files = 4).await;
+    for number in 0..4 {
+        rig.append(number..number + 1);
+        rig.flushed().await;
+    }
+    let before = rig.world.store.keys().await;
+    rig.server.inner.lock().is_behind_a_page = true;
+    let error = rig.bridge.keep_up().await.unwrap_err();
+    assert!(error.to_string().contains("fold"), "{error}");
+    assert_eq!(rig.world.store.keys().await, before);
+    rig.server.inner.lock().is_behind_a_page = false;
+    rig.has_rows(4).await;
+}
+
+#[tokio::test]
 async fn an_answer_that_only_accepts_is_looked_up() {
     let rig = Rig::new().await;
     rig.append(0..2);

@@ -35,6 +35,9 @@ pub(super) enum Fault {
     AppliedAndUnavailable,
     /// It works, and 202 is answered, without a word more.
     AppliedAndAccepted,
+    /// It works, somebody between asks once more, and hands on the answer to that, 409; from then
+    /// on, if so, nobody reaches the catalog.
+    AppliedAndRepeated { is_last: bool },
     /// It works, others rename the table at once, and 503 is answered.
     AppliedAndRenamed,
     /// It works, and the answer breaks off.
@@ -190,6 +193,11 @@ impl Server {
             Fault::AppliedAndAccepted => {
                 change();
                 StatusCode::ACCEPTED.into_response()
+            }
+            Fault::AppliedAndRepeated { is_last } => {
+                change();
+                self.inner.lock().is_behind_a_page = is_last;
+                said(StatusCode::CONFLICT, "CommitFailedException")
             }
             Fault::AppliedAndRenamed => {
                 change();

@@ -53,7 +53,8 @@ impl Part {
         self.free.clone().try_acquire_many_owned(self.wanted(bytes)).ok()
     }
 
-    fn held_bytes(&self) -> usize {
+    /// Bytes that are taken of it now.
+    pub(crate) fn held_bytes(&self) -> usize {
         self.units.saturating_sub(self.free.available_permits()) * UNIT_BYTES
     }
 }

@@ -322,3 +322,16 @@ fn expressions_make_an_event_and_a_group_large() {
     bench.set_topics(&[("t", 1, 1), ("other", 2, 1)]);
     assert!(is_large(&bench));
 }
+
+/// A small answer to a large request, whatever is wrong with it.
+#[test]
+fn a_refusal_repeats_the_beginning_of_what_is_wrong() {
+    let mut bench = Bench::new(1);
+    let long = "\u{e9}".repeat(1 << 20);
+    let regex = HeartbeatRequest { topic_regex: Some(long.clone()), ..joins("m") };
+    let assignor = HeartbeatRequest { server_assignor: Some(long), ..joins("m") };
+    for request in [regex, assignor] {
+        let (_, message) = bench.refused(request);
+        assert!(message.len() < 1_200 && message.contains("\u{e9}..."), "{message}");
+    }
+}

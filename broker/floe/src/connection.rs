@@ -20,10 +20,11 @@ const REQUESTS_PIPELINED_MAX: usize = 128;
 /// Answers that are gathered before they are written even though more are ready, bytes.
 const WRITE_GATHER_BYTES_MAX: usize = 1 << 20;
 
-/// A frame of which nothing more comes for so long is given up while others wait for memory.
-const FRAME_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How long all of a frame may take while others wait for the memory that it holds.
+/// How long all of a frame may take while others wait for the memory that it holds. Who sends more
+/// slowly than that, from the beginning, is given up at the next look: a trickle is no request.
 const FRAME_ARRIVES_WITHIN: Duration = Duration::from_secs(30);
+/// How often that is looked at: not sooner than a connection from far away gets under way.
+const FRAME_LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a client may take over its answers while others wait for the memory that they hold, or
 /// that its requests behind them hold.
 const ANSWER_TAKEN_WITHIN: Duration = Duration::from_secs(30);
@@ -121,7 +122,7 @@ async fn read_requests<R: AsyncRead + Unpin>(
             Ok(memory) => memory,
             Err(end) => return end,
         };
-        let frame = match arrived(broker, &mut frames, host).await {
+        let frame = match arrived(broker, &mut frames, length, host).await {
             Ok(frame) => frame,
             Err(end) => return end,
         };
@@ -166,27 +167,30 @@ async fn room(peer: Peer<'_>, length: usize) -> Result<Memory, ReadEnd> {
 async fn arrived<R: AsyncRead + Unpin>(
     broker: &Broker,
     frames: &mut FrameReader<R>,
+    length: usize,
     host: &str,
 ) -> Result<Bytes, ReadEnd> {
     let began = broker.env.monotonic();
-    let mut before = 0;
     loop {
         tokio::select! {
             biased;
             frame = frames.body() => return frame.map_err(|error| lost(broker, host, &error)),
             () = broker.shutdown.wait() => return Err(ReadEnd::Shutdown),
-            () = broker.env.sleep(FRAME_PAUSE_MAX) => {}
+            () = broker.env.sleep(FRAME_LOOK_INTERVAL) => {}
         }
         let (now, took) = (frames.arrived(), broker.env.monotonic() - began);
-        let is_slow = now == before || took >= FRAME_ARRIVES_WITHIN;
-        before = now;
-        let is_in_the_way = is_slow && broker.frame_memory.is_short();
+        let is_in_the_way = is_late(now, length, took) && broker.frame_memory.is_short();
         if is_in_the_way || took >= broker.config.kafka.connections_max_idle {
-            let error = format!("of its request {now} bytes have come, and no more");
+            let error = format!("of its request of {length} bytes {now} have come in {took:?}");
             refuse(broker, host, "torn frame", &error);
             return Err(ReadEnd::Gone);
         }
     }
+}
+
+/// Whether less than its part of a frame has come after so long.
+fn is_late(arrived: usize, length: usize, took: Duration) -> bool {
+    (arrived as u128) * FRAME_ARRIVES_WITHIN.as_nanos() < (length as u128) * took.as_nanos()
 }
 
 /// A connection that ends otherwise than between two frames: what its client sent is no frame, or

@@ -106,6 +106,25 @@ async fn frames_that_do_not_arrive_take_the_memory_of_nobody() {
     assert_eq!(closed, refused(&rig), "each that was given up is counted");
 }
 
+/// What comes must come at a pace at which all of it will.
+#[tokio::test(start_paused = true)]
+async fn frames_that_trickle_in_take_the_memory_of_nobody() {
+    let (rig, topic) = rig().await;
+    for _ in 0..5 {
+        let mut lying = torn(&rig, 100 << 20, 1_000).await;
+        let env = rig.env.clone();
+        rig.env.spawn("trickle", floe_env::Lane::Foreground, async move {
+            while lying.stream.write_all(&[0]).await.is_ok() {
+                env.sleep(Duration::from_millis(1_900)).await;
+            }
+        });
+    }
+    rig.env.sleep(Duration::from_millis(100)).await;
+    let took = write(&rig, &topic).await;
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    assert_eq!(refused(&rig), 5);
+}
+
 /// Where nobody needs the memory, a client may take its time, as long as it may be idle.
 #[tokio::test(start_paused = true)]
 async fn a_frame_that_does_not_arrive_stays_while_nobody_waits_and_not_for_ever() {
@@ -118,7 +137,7 @@ async fn a_frame_that_does_not_arrive_stays_while_nobody_waits_and_not_for_ever(
     assert_eq!((refused(&rig), held_bytes(&rig)), (1, 0));
 }
 
-/// A slow client that does send is not in the way as long as something comes.
+/// A slow client that does send is not in the way as long as enough comes.
 #[tokio::test(start_paused = true)]
 async fn a_frame_that_comes_slowly_is_waited_for() {
     let (rig, topic) = rig().await;

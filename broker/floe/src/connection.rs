@@ -4,6 +4,7 @@
 
 use crate::api::{self, Principal, Reply, RequestContext};
 use crate::broker::Broker;
+use crate::complaints::Complaint;
 use crate::frame_memory::Part;
 use bytes::Bytes;
 use floe_env::Instant;
@@ -206,7 +207,7 @@ fn lost(broker: &Broker, host: &str, error: &FrameError) -> ReadEnd {
 /// Counts and tells of a connection that is closed for what its client sends.
 fn refuse(broker: &Broker, host: &str, what: &str, error: &dyn std::fmt::Display) {
     broker.metrics.kafka.connections_refused.inc();
-    if let Some(left_out) = broker.complaints.line() {
+    if let Some(left_out) = broker.complaints.line(Complaint::Connection) {
         tracing::warn!(%host, %error, left_out, "connection closed: {what}");
     }
 }

@@ -2,7 +2,7 @@
 //! body is read, and gives it back when its request is answered.
 //!
 //! Who announces much and sends little holds what others wait for. So a part is reserved for small
-//! frames, which most requests are, and a connection whose frame comes to a halt is closed while
+//! frames, which most requests are, and a connection whose frame comes too slowly is closed while
 //! others wait ([`FrameMemory::is_short`]).
 
 use crate::waiters::Waiters;

@@ -109,6 +109,11 @@ impl From<classic::Effect> for Effect {
 }
 
 impl Event {
+    /// Whether it takes a while whatever the group is: an expression is compiled.
+    pub fn is_large(&self) -> bool {
+        matches!(self, Self::Heartbeat { request, .. } if request.topic_regex.is_some())
+    }
+
     /// The answer to an event that no group took, because it could not be read.
     pub fn refusal(&self, error: GroupError) -> Option<(ResponseToken, Response)> {
         let classic = match self {

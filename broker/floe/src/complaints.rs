@@ -1,19 +1,29 @@
 //! Log lines about what clients send wrong. Each has one; but a client that does it again and again
-//! does not fill the log: beyond so many in ten seconds lines are left out, and the next one says
-//! how many.
+//! does not fill the log: beyond so many of a kind in ten seconds lines are left out, and the next
+//! one of the kind says how many.
 
 use floe_env::{Env, Instant};
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// Lines in a [`WINDOW`].
+/// Lines of a kind in a [`WINDOW`].
 const LINES_MAX: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(10);
+
+/// What lines are about. Those of one kind leave none of another out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Complaint {
+    /// Records that are not taken.
+    Batch,
+    /// A connection that is closed.
+    Connection,
+}
 
 /// What was told of late.
 pub(crate) struct Complaints {
     env: Env,
-    told: Mutex<Told>,
+    of_batches: Mutex<Told>,
+    of_connections: Mutex<Told>,
 }
 
 struct Told {
@@ -25,14 +35,18 @@ struct Told {
 impl Complaints {
     /// Nothing was told yet.
     pub(crate) fn new(env: Env) -> Self {
-        let told = Told { since: env.monotonic(), lines: 0, left_out: 0 };
-        Self { env, told: Mutex::new(told) }
+        let since = env.monotonic();
+        let nothing = || Mutex::new(Told { since, lines: 0, left_out: 0 });
+        Self { env, of_batches: nothing(), of_connections: nothing() }
     }
 
     /// Whether there may be a line now: then with the number of those left out before it.
-    pub(crate) fn line(&self) -> Option<u64> {
+    pub(crate) fn line(&self, about: Complaint) -> Option<u64> {
         let now = self.env.monotonic();
-        let mut told = self.told.lock();
+        let mut told = match about {
+            Complaint::Batch => self.of_batches.lock(),
+            Complaint::Connection => self.of_connections.lock(),
+        };
         if now.duration_since(told.since) >= WINDOW {
             (told.since, told.lines) = (now, 0);
         }
@@ -53,11 +67,13 @@ mod tests {
     async fn lines_beyond_the_limit_are_counted() {
         let env = Env::current();
         let complaints = Complaints::new(env.clone());
+        let batch = || complaints.line(Complaint::Batch);
         for _ in 0..LINES_MAX {
-            assert_eq!(complaints.line(), Some(0));
+            assert_eq!(batch(), Some(0));
         }
-        assert_eq!([complaints.line(), complaints.line()], [None, None]);
+        assert_eq!([batch(), batch()], [None, None]);
+        assert_eq!(complaints.line(Complaint::Connection), Some(0), "a budget of its own");
         env.sleep(WINDOW).await;
-        assert_eq!([complaints.line(), complaints.line()], [Some(2), Some(0)]);
+        assert_eq!([batch(), batch()], [Some(2), Some(0)]);
     }
 }

@@ -2,7 +2,7 @@
 //! body is read, and gives it back when its request is answered.
 //!
 //! Who announces much and sends little holds what others wait for. So a part is reserved for small
-//! frames, which most requests are, and a connection whose frame comes to a halt is closed while
+//! frames, which most requests are, and a connection whose frame comes too slowly is closed while
 //! others wait ([`FrameMemory::is_short`]).
 
 use crate::waiters::Waiters;
@@ -53,7 +53,8 @@ impl Part {
         self.free.clone().try_acquire_many_owned(self.wanted(bytes)).ok()
     }
 
-    fn held_bytes(&self) -> usize {
+    /// Bytes that are taken of it now.
+    pub(crate) fn held_bytes(&self) -> usize {
         self.units.saturating_sub(self.free.available_permits()) * UNIT_BYTES
     }
 }

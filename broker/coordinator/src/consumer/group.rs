@@ -125,13 +125,15 @@ impl ConsumerGroup {
         self.live.is_dead
     }
 
-    /// Whether its next target may take a while to compute, or its topics to be looked up.
+    /// Whether its next target may take a while to compute, or its topics to be looked up, for
+    /// which all expressions are compiled.
     pub fn is_large(&self, topics: &TopicDirectory) -> bool {
         let own = self.record.topics.values().map(|count| i64::from(*count)).sum();
         // Which of the topics are its own is not known before they have been looked at.
         let is_seen = self.live.seen_revision == Some(topics.revision());
         let partitions: i64 = if is_seen { own } else { topics.partitions().max(own) };
-        partitions >= LARGE_PARTITIONS
+        let has_regex = |member: &Member| member.topic_regex.is_some();
+        partitions >= LARGE_PARTITIONS || (!is_seen && self.record.members.values().any(has_regex))
     }
 
     /// Whether it has no members.

@@ -12,6 +12,7 @@ use super::partitions::Held;
 use super::record::{Member, MemberState};
 use super::{ConsumerGroup, TopicDirectory, TopicPattern};
 use crate::GroupError;
+use std::borrow::Cow;
 
 /// From this version on, members make their ids.
 const OWN_ID_VERSION_MIN: i16 = 1;
@@ -19,6 +20,8 @@ const OWN_ID_VERSION_MIN: i16 = 1;
 /// A member that waits for partitions, or for a target, asks again after so long, ms: others may
 /// give them up at any moment, and nothing else tells it.
 const WAITING_INTERVAL_MS: i32 = 1_000;
+/// An answer repeats no more of what is wrong with a request, bytes.
+const QUOTED_BYTES_MAX: usize = 1 << 10;
 
 /// The checks that need no group.
 ///
@@ -64,6 +67,7 @@ pub fn check_request(group_id: &str, request: &HeartbeatRequest) -> Result<(), R
     }
     match request.server_assignor.as_deref() {
         Some(name) if Assignor::of(name).is_none() => {
+            let name = quoted(name);
             let message = format!(
                 "ServerAssignor {name} is not supported. Supported assignors: {ASSIGNOR_NAMES}."
             );
@@ -235,9 +239,18 @@ fn gone(member_id: String, member_epoch: i32) -> Heartbeat {
 
 fn check_pattern(source: &str) -> Result<(), Refusal> {
     let Err(reason) = TopicPattern::new(source) else { return Ok(()) };
+    let quoted = quoted(source);
     let message =
-        format!("SubscribedTopicRegex `{source}` is not a valid regular expression: {reason}.");
+        format!("SubscribedTopicRegex `{quoted}` is not a valid regular expression: {reason}.");
     Err(Refusal::new(GroupError::InvalidRegularExpression, message))
+}
+
+/// As much of a text as an answer or a log line repeats.
+fn quoted(text: &str) -> Cow<'_, str> {
+    match text.len() <= QUOTED_BYTES_MAX {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("{}...", &text[..text.floor_char_boundary(QUOTED_BYTES_MAX)])),
+    }
 }
 
 /// Whether the sender tells everything that it can, as it does after joining or an error: then it

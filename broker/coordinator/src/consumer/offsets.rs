@@ -61,8 +61,10 @@ impl ConsumerGroup {
     pub(crate) fn subscription(&self) -> (BTreeSet<String>, Vec<TopicPattern>) {
         let members = self.record.members.values();
         let names = members.clone().flat_map(|member| member.topic_names.iter().cloned());
-        let patterns = members.filter_map(|member| member.topic_regex.as_deref());
-        let patterns = patterns.filter_map(|source| TopicPattern::new(source).ok());
+        // Members mostly have the same one.
+        let sources: BTreeSet<&str> =
+            members.filter_map(|member| member.topic_regex.as_deref()).collect();
+        let patterns = sources.into_iter().filter_map(|source| TopicPattern::new(source).ok());
         (names.collect(), patterns.collect())
     }
 }

@@ -2,10 +2,14 @@
 //!
 //! Expressions are run by the `regex` crate, whose syntax is RE2's but for a few things that are
 //! rewritten ([`rewritten`]). Its time is linear in the name's length, and its memory bounded.
+//!
+//! Topic names are ASCII, and so are RE2's `\w`, `\d`, `\s` and `\b`: expressions are compiled as
+//! such. The crate's limit of size counts only what comes last. Before it, each class with Unicode
+//! may take thousands of ranges, or milliseconds: so only short expressions may name such.
 
 use super::TopicDirectory;
 use super::re2::rewritten;
-use regex::{Regex, RegexBuilder};
+use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ast::ErrorKind;
 use uuid::Uuid;
 
@@ -14,8 +18,11 @@ mod tests;
 
 /// A longer expression is refused, bytes: parsed, it takes some hundred times as much memory.
 const SOURCE_BYTES_MAX: usize = 64 << 10;
+/// One with characters or classes of Unicode is refused above this, bytes.
+const UNICODE_SOURCE_BYTES_MAX: usize = 256;
 /// A compiled expression that needs more memory is refused, bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
+const TOO_LARGE: &str = "expression too large";
 
 /// A regular expression for topic names.
 #[derive(Debug, Clone)]
@@ -39,25 +46,39 @@ impl TopicPattern {
     /// Why it is none, in RE2's words.
     pub fn new(source: &str) -> Result<Self, &'static str> {
         if source.len() > SOURCE_BYTES_MAX {
-            return Err("expression too large");
+            return Err(TOO_LARGE);
         }
         let plain = rewritten(source)?;
         if let Err(error) = regex_syntax::ast::parse::Parser::new().parse(&plain) {
             return Err(re2_words(error.kind()));
         }
-        let whole = format!(r"\A(?:{plain})\z");
-        let regex = RegexBuilder::new(&whole).size_limit(COMPILED_BYTES_MAX).build();
-        let regex = regex.map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => "expression too large",
-            _ => "invalid character class range",
-        })?;
-        Ok(Self { source: source.to_owned(), regex })
+        Ok(Self { source: source.to_owned(), regex: compiled(&plain)? })
     }
 
     /// Whether the whole name matches.
     pub fn matches(&self, topic: &str) -> bool {
-        self.regex.is_match(topic)
+        self.regex.is_match(topic.as_bytes())
     }
+}
+
+fn compiled(plain: &str) -> Result<Regex, &'static str> {
+    let whole = format!(r"\A(?:{plain})\z");
+    let build = |unicode: bool| {
+        let mut builder = RegexBuilder::new(&whole);
+        builder.unicode(unicode).size_limit(COMPILED_BYTES_MAX).build()
+    };
+    let built = match build(false) {
+        // It parses, so it names something that is not in ASCII.
+        Err(regex::Error::Syntax(_)) if plain.len() > UNICODE_SOURCE_BYTES_MAX => {
+            return Err(TOO_LARGE);
+        }
+        Err(regex::Error::Syntax(_)) => build(true),
+        other => other,
+    };
+    built.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => TOO_LARGE,
+        _ => "invalid character class range",
+    })
 }
 
 /// What an expression matches in one directory.

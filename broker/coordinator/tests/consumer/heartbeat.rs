@@ -3,7 +3,9 @@
 
 use crate::bench::{Bench, Member, beats, joins, of_t, topic};
 use floe_coordinator::GroupError;
+use floe_coordinator::classic::ResponseToken;
 use floe_coordinator::consumer::{Assignor, ConsumerState, HeartbeatRequest, Partitions};
+use floe_coordinator::group::Event;
 use std::collections::BTreeSet;
 
 #[test]
@@ -304,4 +306,32 @@ fn a_group_is_large_before_its_topics_are_looked_up() {
     let group =
         floe_coordinator::consumer::ConsumerGroup::new("f".to_owned(), fresh.rules.consumer, 0);
     assert!(group.is_large(&fresh.topics));
+}
+
+/// Compiling an expression may take a while, be it one that comes or those that are looked up again.
+#[test]
+fn expressions_make_an_event_and_a_group_large() {
+    let mut bench = Bench::new(1);
+    let regex = HeartbeatRequest { topic_regex: Some("t.*".to_owned()), ..joins("m") };
+    let token = ResponseToken(1);
+    let event = |request| Event::Heartbeat { token, request: Box::new(request) };
+    assert!(event(regex.clone()).is_large() && !event(joins("m")).is_large());
+    bench.heartbeat(regex).expect("joined");
+    let is_large = |bench: &Bench| bench.group.as_ref().expect("a group").is_large(&bench.topics);
+    assert!(!is_large(&bench));
+    bench.set_topics(&[("t", 1, 1), ("other", 2, 1)]);
+    assert!(is_large(&bench));
+}
+
+/// A small answer to a large request, whatever is wrong with it.
+#[test]
+fn a_refusal_repeats_the_beginning_of_what_is_wrong() {
+    let mut bench = Bench::new(1);
+    let long = "\u{e9}".repeat(1 << 20);
+    let regex = HeartbeatRequest { topic_regex: Some(long.clone()), ..joins("m") };
+    let assignor = HeartbeatRequest { server_assignor: Some(long), ..joins("m") };
+    for request in [regex, assignor] {
+        let (_, message) = bench.refused(request);
+        assert!(message.len() < 1_200 && message.contains("\u{e9}..."), "{message}");
+    }
 }

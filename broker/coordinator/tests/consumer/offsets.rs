@@ -76,12 +76,17 @@ fn offsets_of_subscribed_topics_stay_and_others_expire() {
     let rules = OffsetRules::of(bench.group.as_ref().expect("a group"));
     let expired = |topic: &str| rules.is_expired(topic, &offset, 2_000, 1_000);
     assert_eq!((expired("t"), expired("u1"), expired("other")), (false, false, true));
+    let regex = Some("u.*".to_owned());
+    bench.heartbeat(HeartbeatRequest { topic_regex: regex, ..joins("o") }).expect("joined");
+    let shared = OffsetRules::of(bench.group.as_ref().expect("a group"));
+    assert_eq!(shared, rules, "an expression is compiled once for all members that have it");
     assert_eq!(rules.check_delete(), Ok(()));
     assert_eq!(rules.check_delete_of("t"), Err(GroupError::GroupSubscribedToTopic));
     assert_eq!(rules.check_delete_of("other"), Ok(()));
 
     bench.heartbeat(beats("m", -1)).expect("left");
     bench.heartbeat(beats("n", -1)).expect("left");
+    bench.heartbeat(beats("o", -1)).expect("left");
     let rules = OffsetRules::of(bench.group.as_ref().expect("a group"));
     assert!(rules.is_expired("t", &offset, 1_000, 1_000));
     assert!(!rules.is_expired("t", &offset, 999, 1_000), "from the commit on, as in Kafka");

@@ -22,7 +22,10 @@ pub(super) const API: super::Api = api!(ListTransactions, 0..=2, handle);
 
 /// Rows that are read at once.
 const ROWS_PAGE: usize = 1000;
-/// Memory that a pattern takes at most, bytes.
+/// A longer pattern is refused, bytes: before the limit below counts, each class in it may take
+/// kilobytes, and milliseconds.
+const PATTERN_SOURCE_BYTES_MAX: usize = 1 << 10;
+/// Memory that a compiled pattern takes at most, bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// The names of all states, those among them that a transaction of Floe never is in.
 const STATE_NAMES: [&str; 8] = [
@@ -41,7 +44,8 @@ async fn handle(
     context: RequestContext,
     request: ListTransactionsRequest,
 ) -> Handled {
-    let Ok(pattern) = pattern_of(&request) else {
+    let source = request.transactional_id_pattern.clone().unwrap_or_default();
+    let Ok(pattern) = broker.env.blocking(move || pattern_of(&source)).await else {
         let code = ErrorCode::InvalidRegularExpression.code();
         return context.reply(&ListTransactionsResponse::default().with_error_code(code));
     };
@@ -56,12 +60,12 @@ async fn handle(
 }
 
 /// The pattern that ids must match, if there is one.
-fn pattern_of(
-    request: &ListTransactionsRequest,
-) -> std::result::Result<Option<Regex>, regex::Error> {
-    let pattern = request.transactional_id_pattern.as_deref().unwrap_or_default();
+fn pattern_of(pattern: &str) -> std::result::Result<Option<Regex>, regex::Error> {
     if pattern.is_empty() {
         return Ok(None);
+    }
+    if pattern.len() > PATTERN_SOURCE_BYTES_MAX {
+        return Err(regex::Error::CompiledTooBig(PATTERN_SOURCE_BYTES_MAX));
     }
     let compile = |text: &str| RegexBuilder::new(text).size_limit(PATTERN_BYTES_MAX).build();
     // By itself first: what closes more groups than it opens is broken.

@@ -7,6 +7,7 @@
 
 use super::{Handled, Reply, RequestContext, api};
 use crate::broker::Broker;
+use crate::complaints::Complaint;
 use crate::error_codes::{batch_code, error_code, refusal_code};
 use crate::topic_names;
 use crate::topics::KnownTopic;
@@ -174,7 +175,7 @@ fn complain(
     (at, partition): Place,
     refused: &Refused,
 ) {
-    let Some(left_out) = broker.complaints.line() else { return };
+    let Some(left_out) = broker.complaints.line(Complaint::Batch) else { return };
     let (host, client, code) = (&context.client_host, &*context.client_id, refused.code.name());
     let (topic, id) = &answer.names[at];
     let fault = refused.fault.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -27,11 +27,11 @@ pub(crate) fn derive(
     match name {
         "listen.advertise" => known("listen.kafka"),
         "store.url" => Some(Value::Text(format!("{}/store", text("data")?))),
+        // Without an endpoint here the environment's may be meant, which the store's client looks up.
         "store.unsigned_payload" => {
-            let has_tls = text("store.endpoint").is_none_or(|url| !url.starts_with("http:"));
-            Some(Value::Bool(has_tls))
+            text("store.endpoint").map(|url| Value::Bool(!url.starts_with("http:")))
         }
-        "store.path_style" => Some(Value::Bool(known("store.endpoint").is_some())),
+        "store.path_style" => known("store.endpoint").map(|_| Value::Bool(true)),
         "iceberg.read_endpoint" => known("store.endpoint"),
         "iceberg.catalog.sigv4_region" => known("store.region"),
         "metadata.url" => Some(Value::Text(format!("sqlite:{}/metadata.sqlite", text("data")?))),

@@ -115,7 +115,7 @@ pub const SETTINGS: &[Setting] = &[
         "store.path_style",
         "FLOE_STORE_PATH_STYLE",
         Bool,
-        Derived("true where an endpoint is set, else false"),
+        Derived("true where an endpoint is set or in the environment, else false"),
         "Puts the bucket into the path instead of the host name, as most S3-compatible stores \
          need it.",
     ),

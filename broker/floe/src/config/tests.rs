@@ -455,7 +455,7 @@ fn rules_between_settings() {
     let config = typed(&with_flags(&[s3, endpoint, ("store.allow_http", "true")])).unwrap();
     assert_eq!(config.store.location.to_string(), "s3://bucket/a/b");
     assert_eq!(config.flush.interval, Duration::from_millis(250), "a remote store waits longer");
-    assert!(config.store.s3.path_style, "an endpoint means path style");
+    assert_eq!(config.store.s3.path_style, Some(true), "an endpoint means path style");
 }
 
 /// Signing every byte once more costs twice what the rest of an upload does.
@@ -467,9 +467,16 @@ fn payloads_are_unsigned_over_tls_and_elsewhere_by_consent_only() {
     };
     let (tls, plain) =
         (("store.endpoint", "https://s3.example"), ("store.endpoint", "http://127.0.0.1:9"));
-    assert!(is_unsigned(&[]) && is_unsigned(&[tls]) && !is_unsigned(&[plain]));
-    assert!(is_unsigned(&[plain, ("store.unsigned_payload", "true")]));
-    assert!(!is_unsigned(&[tls, ("store.unsigned_payload", "false")]));
+    assert_eq!((is_unsigned(&[tls]), is_unsigned(&[plain])), (Some(true), Some(false)));
+    assert_eq!(is_unsigned(&[plain, ("store.unsigned_payload", "true")]), Some(true));
+    assert_eq!(is_unsigned(&[tls, ("store.unsigned_payload", "false")]), Some(false));
+}
+
+/// The environment's endpoint is known to the store's client only: what follows from it, too.
+#[test]
+fn without_an_endpoint_nothing_is_said_of_it() {
+    let s3 = typed(&with_flags(&[("store.url", "s3://bucket")])).unwrap().store.s3;
+    assert_eq!((s3.path_style, s3.unsigned_payload), (None, None));
 }
 
 #[test]

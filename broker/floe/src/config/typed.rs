@@ -92,10 +92,11 @@ pub struct S3Config {
     pub secret_key: Option<Secret>,
     /// Its session token.
     pub session_token: Option<Secret>,
-    /// Whether the bucket stands in the path.
-    pub path_style: bool,
-    /// Whether uploads are signed without their SHA-256.
-    pub unsigned_payload: bool,
+    /// Whether the bucket stands in the path. Not set: where the environment names an endpoint.
+    pub path_style: Option<bool>,
+    /// Whether uploads are signed without their SHA-256. Not set: where the environment's endpoint,
+    /// or Amazon's own, is one with TLS.
+    pub unsigned_payload: Option<bool>,
 }
 
 /// The metadata store.
@@ -292,8 +293,12 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn flag(&self, name: &'static str) -> bool {
-        match self.optional(name) {
-            Some(Value::Bool(value)) => *value,
+        self.optional_flag(name).unwrap_or_else(|| panic!("setting {name} has no value"))
+    }
+
+    fn optional_flag(&self, name: &'static str) -> Option<bool> {
+        match self.optional(name)? {
+            Value::Bool(value) => Some(*value),
             other => panic!("setting {name} is no flag: {other:?}"),
         }
     }
@@ -339,8 +344,8 @@ impl<'a> Reader<'a> {
             access_key: self.secret("store.access_key"),
             secret_key: self.secret("store.secret_key"),
             session_token: self.secret("store.session_token"),
-            path_style: self.flag("store.path_style"),
-            unsigned_payload: self.flag("store.unsigned_payload"),
+            path_style: self.optional_flag("store.path_style"),
+            unsigned_payload: self.optional_flag("store.unsigned_payload"),
         };
         Ok(StoreConfig {
             location,
@@ -481,7 +486,7 @@ impl<'a> Reader<'a> {
                 session_token,
                 endpoint,
                 region: self.optional_text("store.region"),
-                path_style: self.flag("store.path_style"),
+                path_style: self.optional_flag("store.path_style").unwrap_or(false),
             }),
             (None, None) => None,
             _ => return Err(both("iceberg.read_access_key", "iceberg.read_secret_key")),

@@ -236,7 +236,8 @@ impl Runner {
         let Known::Group(mut group) = std::mem::replace(&mut self.known, Known::Nothing) else {
             return;
         };
-        let (is_large, shared) = (group.is_large(&topics), self.shared.clone());
+        let is_large = event.is_large() || group.is_large(&topics);
+        let shared = self.shared.clone();
         let apply = move || {
             let around = Surroundings { topics: &topics, rules: &shared.rules, now_ms };
             let effects = group.apply(event, around);

@@ -7,37 +7,71 @@ use floe_env::Result;
 use floe_env::date::utc_text;
 use floe_log::{FUTURE_MS, RetentionTerms};
 use floe_metadata::MetadataStore;
-use floe_metadata::rows::Extent;
+use floe_metadata::rows::{Extent, PartitionState};
 use kfs::{PartitionIndex, TopicPartition};
 use std::time::Duration;
 
-/// Lines that are shown.
+/// Lines that are shown; a last one says how many there are besides.
 const LINES_MAX: usize = 100;
+/// Partitions between two words of progress.
+const PROGRESS_EVERY: usize = 1000;
+
+/// The first lines, and how many others there are.
+#[derive(Default)]
+struct Lines {
+    shown: Vec<String>,
+    others: usize,
+}
 
 /// One line for each partition that keeps records for longer than its topic's configs say, and than
 /// a round of retention and the wait for a table explain.
 ///
 /// # Errors
 /// Whatever the metadata store answers.
-pub(super) async fn kept(metadata: &MetadataStore, config: &Config) -> Result<Vec<String>> {
+pub(super) async fn kept(
+    metadata: &MetadataStore,
+    config: &Config,
+    progress: &(dyn Fn(String) + Send + Sync),
+) -> Result<Vec<String>> {
     let now_ms = metadata.now_ms().await?;
-    let mut lines = Vec::new();
+    let (mut lines, mut seen) = (Lines::default(), 0);
     for topic in metadata.topics().await? {
         let server = ServerValues::of_topic(config, &topic.name);
         let terms = topic_configs::terms(&topic.configs, server);
         let Some(after_ms) = over_after_ms(config, &terms) else { continue };
-        for index in 0..topic.partition_count {
-            let partition = TopicPartition { topic: topic.id, partition: PartitionIndex(index) };
-            let Some(first) = first_extent(metadata, partition).await? else { continue };
-            if let Some(why) = why_kept(first.max_timestamp_ms, now_ms, after_ms) {
-                lines.push(format!("{}-{index}: {why}", topic.name));
+        let partitions: Vec<TopicPartition> = (0..topic.partition_count)
+            .map(|index| TopicPartition { topic: topic.id, partition: PartitionIndex(index) })
+            .collect();
+        let states = metadata.partition_states(&partitions).await?;
+        for (partition, state) in partitions.into_iter().zip(states) {
+            seen += 1;
+            if seen % PROGRESS_EVERY == 0 {
+                progress(format!("the first records of {seen} partitions"));
             }
-            if lines.len() >= LINES_MAX {
-                return Ok(lines);
+            let Some(state) = state else { continue };
+            let Some(first) = first_extent(metadata, partition, &state).await? else { continue };
+            if let Some(why) = why_kept(first.max_timestamp_ms, now_ms, after_ms) {
+                lines.push(format!("{}-{}: {why}", topic.name, partition.partition.0));
             }
         }
     }
-    Ok(lines)
+    Ok(lines.all())
+}
+
+impl Lines {
+    fn push(&mut self, line: String) {
+        match self.shown.len() < LINES_MAX {
+            true => self.shown.push(line),
+            false => self.others += 1,
+        }
+    }
+
+    fn all(mut self) -> Vec<String> {
+        if self.others > 0 {
+            self.shown.push(format!("... and {} more partitions", self.others));
+        }
+        self.shown
+    }
 }
 
 /// The age at which records are gone, ms: what the topic keeps, the longest wait for its table, and
@@ -53,11 +87,11 @@ fn over_after_ms(config: &Config, terms: &RetentionTerms) -> Option<i64> {
 async fn first_extent(
     metadata: &MetadataStore,
     partition: TopicPartition,
+    state: &PartitionState,
 ) -> Result<Option<Extent>> {
-    let Some(state) = metadata.partition_states(&[partition]).await?.into_iter().next().flatten()
-    else {
+    if state.log_start_offset >= state.last_stable_offset {
         return Ok(None);
-    };
+    }
     let page = metadata.extents(partition, state.log_start_offset, 1).await?;
     let first = page.and_then(|page| page.extents.into_iter().next());
     Ok(first.filter(|first| first.last_offset < state.last_stable_offset))
@@ -84,7 +118,20 @@ fn why_kept(newest_ms: i64, now_ms: i64, over_after_ms: i64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::why_kept;
+    use super::{LINES_MAX, Lines, why_kept};
+
+    #[test]
+    fn what_is_not_shown_is_counted() {
+        let of = |count: usize| {
+            let mut lines = Lines::default();
+            (0..count).for_each(|at| lines.push(at.to_string()));
+            lines.all()
+        };
+        assert_eq!(of(LINES_MAX).len(), LINES_MAX);
+        let more = of(LINES_MAX + 2);
+        assert_eq!(more.len(), LINES_MAX + 1);
+        assert_eq!(more[LINES_MAX], "... and 2 more partitions");
+    }
 
     #[test]
     fn records_are_late_only_when_nothing_explains_it() {

@@ -3,13 +3,14 @@
 
 use crate::broker::Broker;
 use crate::connection;
-use floe_env::{Error, Lane, Result};
+use floe_env::{Error, Lane, Result, Shutdown};
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections at one time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -17,6 +18,10 @@ const CONNECTIONS_MAX: usize = 10_000;
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// A pause after a failed accept, which mostly means that there are no file handles left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A client that is idle for so long is asked whether it is there, and again after each interval: the
+/// kernel's own two hours are longer than connections may be idle, or than most networks remember.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Clients that the kernel holds until they are accepted.
 const BACKLOG: u32 = 1024;
@@ -42,7 +47,8 @@ pub(super) async fn bind(address: &str) -> Result<TcpListener> {
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
-    socket.set_keepalive(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER);
+    SockRef::from(&socket).set_tcp_keepalive(&keepalive.with_interval(KEEPALIVE_INTERVAL))?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -52,11 +58,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 pub(super) async fn serve(broker: Arc<Broker>, listener: TcpListener) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let slot = slots.clone().acquire_owned().await.expect("the slots are never closed");
-        let accepted = tokio::select! {
-            biased;
-            () = broker.shutdown.wait() => break,
-            accepted = listener.accept() => accepted,
+        let Some((slot, accepted)) = next_client(&listener, &slots, &broker.shutdown).await else {
+            break;
         };
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
@@ -80,6 +83,23 @@ pub(super) async fn serve(broker: Arc<Broker>, listener: TcpListener) {
     let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
     if broker.env.timeout(DRAIN_MAX, slots.acquire_many(all)).await.is_none() {
         tracing::warn!("connections are cut: their answers took too long");
+    }
+}
+
+/// Who comes next, with a slot; `None` once the broker shuts down, be there a slot or not.
+async fn next_client(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+    shutdown: &Shutdown,
+) -> Option<(OwnedSemaphorePermit, io::Result<(TcpStream, SocketAddr)>)> {
+    let next = async {
+        let slot = slots.clone().acquire_owned().await.expect("the slots are never closed");
+        (slot, listener.accept().await)
+    };
+    tokio::select! {
+        biased;
+        () = shutdown.wait() => None,
+        next = next => Some(next),
     }
 }
 
@@ -115,7 +135,22 @@ mod tests {
             .collect();
         assert_eq!(established.len(), 1, "{established:?}");
         let timer = established[0].split_whitespace().nth(5).unwrap();
-        assert!(timer.starts_with("02:"), "{timer}");
+        let (kind, ticks) = timer.split_once(':').unwrap();
+        // Hundredths of a second.
+        let ticks = u64::from_str_radix(ticks, 16).unwrap();
+        assert!(kind == "02" && ticks <= 6_100, "{timer}");
+    }
+
+    /// A broker that has all the connections that it takes shuts down all the same.
+    #[tokio::test]
+    async fn a_shutdown_waits_for_no_slot() {
+        let listener = bind("127.0.0.1:0").await.unwrap();
+        let (trigger, shutdown) = floe_env::shutdown_signal();
+        trigger.trigger();
+        let slots = Arc::new(Semaphore::new(0));
+        let next = next_client(&listener, &slots, &shutdown);
+        let next = floe_env::Env::current().timeout(Duration::from_secs(10), next).await;
+        assert!(next.expect("it does not wait").is_none());
     }
 
     #[tokio::test]

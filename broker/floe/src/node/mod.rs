@@ -150,7 +150,7 @@ impl Assembly for Node {
         let metadata = stores::open_metadata(env, config).await?;
         let store = objects.store.as_ref();
         let mut found = reconcile::compare(store, &metadata, progress).await?;
-        found.kept = late::kept(&metadata, config).await?;
+        found.kept = late::kept(&metadata, config, progress).await?;
         found.deletion = reconcile::deletion(&metadata, allows_deletion).await?;
         Ok(found)
     }

@@ -57,9 +57,9 @@ pub(super) fn store_options(config: &StoreConfig) -> StoreOptions {
             access_key_id: s3.access_key.as_ref().map(|key| key.expose().to_owned()),
             secret_access_key: s3.secret_key.clone(),
             session_token: s3.session_token.clone(),
-            virtual_hosted: Some(!s3.path_style),
+            virtual_hosted: s3.path_style.map(|is_path| !is_path),
             allow_http: Some(config.allow_http),
-            unsigned_payload: Some(s3.unsigned_payload),
+            unsigned_payload: s3.unsigned_payload,
         },
         gcs: GcsOptions {
             service_account_path: config.gcs_service_account.as_ref().map(path),

@@ -14,7 +14,7 @@ const SLOW_BUFFER_BYTES: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A broker with 4 MB of records.
-async fn broker_with_records() -> (Rig, SampleTopic) {
+pub(crate) async fn broker_with_records() -> (Rig, SampleTopic) {
     let rig = Rig::start_on(MACHINE_BYTES).await;
     let topic = SampleTopic { name: "large", id: rig.create_topic("large", 1).await };
     let mut client = rig.connect();
@@ -28,7 +28,7 @@ async fn broker_with_records() -> (Rig, SampleTopic) {
 }
 
 /// A fetch of all records.
-fn fetch(topic: &SampleTopic) -> RequestKind {
+pub(crate) fn fetch(topic: &SampleTopic) -> RequestKind {
     let RequestKind::Fetch(mut request) = topic.fetch(12, 0, 0) else { panic!("another request") };
     request.max_bytes = 50 << 20;
     request.topics[0].partitions[0].partition_max_bytes = 50 << 20;

@@ -65,3 +65,29 @@ fn a_large_expression_is_refused() {
     let brackets = format!("[{}a]", "[:".repeat(SOURCE_BYTES_MAX / 2 - 2));
     assert!(matches(&brackets, ":"), "in linear time");
 }
+
+/// The crate's limit counts only what comes after the classes have been expanded: these two took
+/// 200 MB and half a minute.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how long it really takes is what is tested")]
+fn a_small_expression_with_large_classes_is_refused_at_once() {
+    let began = std::time::Instant::now();
+    let words = r"\w".repeat(SOURCE_BYTES_MAX / 2 - 1);
+    let folded = format!("(?i){}", "[!-\u{1E943}]".repeat(8_190));
+    for source in [words, folded] {
+        assert_eq!(TopicPattern::new(&source).err(), Some(TOO_LARGE));
+    }
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn classes_of_unicode_are_for_short_expressions() {
+    for source in [r"\pL+", r"\p{Greek}?ab", r"(?i)[!-\x{1E943}]+", "ab|\u{e9}", r"\w\w", r"a\Bb"] {
+        assert!(matches(source, "ab"), "{source}");
+    }
+    let long = format!("{}|ab", r"\pL".repeat(UNICODE_SOURCE_BYTES_MAX / 3));
+    assert_eq!(TopicPattern::new(&long).err(), Some(TOO_LARGE));
+    assert!(!matches(r"\w", "-") && matches(r"\W", "-") && matches("(?i)K", "k"));
+    assert_eq!(TopicPattern::new(r"\p{None}").err(), Some("invalid character class range"));
+}

@@ -284,6 +284,7 @@ impl Inner {
             sources: merge.sources,
             replacement: extents,
             object_size: size,
+            joins_object: false,
             forgotten_aborts: Vec::new(),
         };
         if rewrite::swap(&self.log, &self.metadata, Some(&object), &replacement).await? {

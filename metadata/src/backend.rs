@@ -133,8 +133,9 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<Option<PartitionState>>;
 
     /// Swaps a run of extents for another place of the same records, or of those that compaction
-    /// leaves, and counts the objects' references. `Rejected` if any source has changed. Sources
-    /// may be fresh; those before them that are fresh too get rows of their own, as in
+    /// leaves, and counts the objects' references. `Rejected` if any source has changed, or if an
+    /// object that it [joins](Replacement::joins_object) does not live any more. Sources may be
+    /// fresh; those before them that are fresh too get rows of their own, as in
     /// [`Backend::unpack_fresh`].
     async fn replace_extents(
         &self,

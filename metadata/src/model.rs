@@ -140,6 +140,10 @@ impl State {
         }
     }
 
+    fn are_alive<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
+        keys.all(|key| self.objects.get(key).is_some_and(|object| object.dead_since_ms.is_none()))
+    }
+
     /// Swaps extents whose sources were found unchanged.
     fn replace(&mut self, replacement: &Replacement, now_ms: i64) -> Result<()> {
         for (key, change) in validate::reference_changes(replacement) {

@@ -341,6 +341,9 @@ pub struct Replacement {
     pub replacement: Vec<Extent>,
     /// The size of the new object, bytes.
     pub object_size: u64,
+    /// The object holds other partitions' records too, and one of their replacements has named it
+    /// already: nothing is done where it has died since, for it may be deleted at any moment.
+    pub joins_object: bool,
     /// Offsets of abort markers that do not stand there any more: readers are told nothing of their
     /// transactions from then on, for they would wait for the markers.
     pub forgotten_aborts: Vec<i64>,

@@ -288,6 +288,11 @@ fn check_run(extents: &[Extent]) -> Result<(i64, i64), String> {
     Ok((first.base_offset, last.last_offset))
 }
 
+/// The objects of which more bytes are named after a replacement.
+pub(crate) fn named_objects(replacement: &Replacement) -> impl Iterator<Item = &str> {
+    reference_changes(replacement).into_iter().filter(|(_, change)| *change > 0).map(|(key, _)| key)
+}
+
 /// How many more bytes of each object are named after a replacement.
 pub(crate) fn reference_changes(replacement: &Replacement) -> BTreeMap<&str, i64> {
     let mut changes: BTreeMap<&str, i64> = BTreeMap::new();

@@ -2,10 +2,11 @@
 //! merging cost, and how fast a reader catches up, beside the same records written in full
 //! segments. Time is simulated while it is written, with PUTs of 20 ms and the budget of a remote
 //! store, or with PUTs of 1 ms and group commit; reading is measured in real time, from memory,
-//! without a cache. And what a fetch costs in a log of 10 GiB beside one of 1 GiB.
+//! without a cache. And what a fetch costs in a log of 10 GiB beside one of 1 GiB. And what merging
+//! adds to the requests of a remote store that is written at 1 MiB a second.
 //!
-//! `an_hour written [SECONDS] | fetch [GIB_EXTENTS]` prints JSON; `benches/run hour fetch_cost`
-//! runs it.
+//! `an_hour written [SECONDS] | fetch [GIB_EXTENTS] | requests [SECONDS]` prints JSON;
+//! `benches/run hour fetch_cost` runs the first two.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -42,6 +43,10 @@ const PAGE: usize = 10_000;
 /// Fetches of one record that are measured in a log of some size.
 const FETCHES: u64 = 20_480;
 const GIB_EXTENTS: u64 = 1_024;
+/// Seconds in which 1 MiB a second is a GiB, and the bytes of a value of which a thousand are that,
+/// with what a batch of one record has beside it.
+const GIB_SECONDS: u64 = 1_024;
+const MIB_VALUE_BYTES: usize = 977;
 
 /// Stores that outlive the runtimes that write and read them.
 struct Stores {
@@ -57,7 +62,12 @@ fn main() -> Result<()> {
     let found = match question.as_str() {
         "written" => written(count.unwrap_or(DEFAULT_SECONDS).max(1))?,
         "fetch" => fetches(count.unwrap_or(GIB_EXTENTS).max(2))?,
-        _ => return Err(Error::invalid("usage: an_hour written [SECONDS] | fetch [GIB_EXTENTS]")),
+        "requests" => simulated(true, requests(count.unwrap_or(GIB_SECONDS).max(1)))?,
+        _ => {
+            let usage =
+                "usage: an_hour written [SECONDS] | fetch [GIB_EXTENTS] | requests [SECONDS]";
+            return Err(Error::invalid(usage));
+        }
     };
     println!("{found}");
     Ok(())
@@ -72,7 +82,8 @@ fn written(seconds: u64) -> Result<Value> {
         let count = seconds * PRODUCES_PER_SECOND;
         let mut sides = Vec::new();
         for (seconds, per_second) in [(seconds, PRODUCES_PER_SECOND), (1, count)] {
-            let (stores, mut left) = simulated(true, write(pace, put_ms, seconds, per_second))?;
+            let writing = write(pace, put_ms, seconds, per_second, VALUE_BYTES);
+            let (stores, mut left) = simulated(true, writing)?;
             let bytes_per_second = simulated(false, catch_up(&stores))?;
             left["catch_up_mb_per_s"] = json!(bytes_per_second / 1e6);
             sides.push(left);
@@ -93,6 +104,29 @@ fn fetches(gib_extents: u64) -> Result<Value> {
     Ok(found.collect())
 }
 
+/// What writing 1 MiB a second takes of a remote store, and what merging adds to it, for each GiB:
+/// while it is written, and until what is left is merged too.
+async fn requests(seconds: u64) -> Result<Value> {
+    let pace = Pace::Budgeted(BudgetRules { puts_per_second: 4, saved_seconds: 0 });
+    let (_, left) = write(pace, 20, seconds, PRODUCES_PER_SECOND, MIB_VALUE_BYTES).await?;
+    let gib = seconds as f64 / GIB_SECONDS as f64;
+    let per_gib = |name: &str| left[name].as_f64().unwrap_or_default() / gib;
+    Ok(json!({
+        "seconds": seconds,
+        "per_gib": {
+            "segments": per_gib("segments"),
+            "merge_puts": per_gib("puts") - per_gib("segments"),
+            "merge_gets": per_gib("gets"),
+            "merge_puts_later": per_gib("puts_later") - per_gib("segments"),
+            "merge_gets_later": per_gib("gets_later"),
+            "bytes_put": per_gib("bytes_put") / (1u64 << 30) as f64,
+            "bytes_put_later": per_gib("bytes_put_later") / (1u64 << 30) as f64,
+        },
+        "rows": left["rows"], "objects": left["objects"], "packed_rows": left["packed_rows"],
+        "rows_later": left["rows_later"], "objects_later": left["objects_later"],
+    }))
+}
+
 /// Runs on one thread, whose time is paused or real.
 fn simulated<T>(paused: bool, work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -104,7 +138,13 @@ fn simulated<T>(paused: bool, work: impl Future<Output = Result<T>>) -> Result<T
 }
 
 /// Writes for some seconds, merging and cleaning beside it; returns what is there in the end.
-async fn write(pace: Pace, put_ms: u64, seconds: u64, per_second: u64) -> Result<(Stores, Value)> {
+async fn write(
+    pace: Pace,
+    put_ms: u64,
+    seconds: u64,
+    per_second: u64,
+    value_bytes: usize,
+) -> Result<(Stores, Value)> {
     let env = Env::simulated(Node::new(1));
     let put_takes = Duration::from_millis(put_ms);
     let slow = SlowStore { env: env.clone(), inner: MemoryStore::default(), put_takes };
@@ -123,7 +163,7 @@ async fn write(pace: Pace, put_ms: u64, seconds: u64, per_second: u64) -> Result
     let jobs = [merger.start(shutdown.clone()), cleaner.start(shutdown)];
     let mut waiting = FuturesUnordered::new();
     for number in 0..seconds * per_second {
-        let batch = batch(&env, &stores, number);
+        let batch = batch(&env, &stores, number, value_bytes);
         waiting.push(log.append(vec![batch]).await?.outcome());
         if number % per_second.div_ceil(1_000) == 0 && per_second <= PRODUCES_PER_SECOND {
             env.sleep(Duration::from_millis(1)).await;
@@ -145,10 +185,16 @@ async fn write(pace: Pace, put_ms: u64, seconds: u64, per_second: u64) -> Result
     let left = shape(&stores).await?;
     // What is left to merge is merged in the rounds after the last write.
     env.sleep(Duration::from_secs(700)).await;
-    let later = shape(&stores).await?;
+    let (later, requests_later) = (shape(&stores).await?, counters.snapshot());
+    // Fresh segments are kept for an hour after they are dead, and longer than this runs.
+    let segments = stores.objects.list("", None, usize::MAX).await?;
+    let segments = segments.iter().filter(|object| object.key.contains("/wal/")).count();
     drop(jobs);
     let left = json!({
         "produces": seconds * per_second, "puts": requests.put.requests, "gets": requests.get.requests,
+        "segments": segments, "bytes_put": requests.put.volume,
+        "puts_later": requests_later.put.requests, "gets_later": requests_later.get.requests,
+        "bytes_put_later": requests_later.put.volume,
         "rows": left.rows, "objects": left.objects, "packed_rows": left.packed_rows,
         "rows_later": later.rows, "objects_later": later.objects,
         "packed_rows_later": later.packed_rows,
@@ -263,10 +309,10 @@ async fn start(env: &Env, stores: &Stores, pace: Pace) -> Result<(Log, Shutdown)
     Ok((log, shutdown))
 }
 
-fn batch(env: &Env, stores: &Stores, number: u64) -> AppendBatch {
+fn batch(env: &Env, stores: &Stores, number: u64, value_bytes: usize) -> AppendBatch {
     let mut builder = BatchBuilder::new();
     let at_ms = env.now_ms();
-    let value = [number as u8; VALUE_BYTES];
+    let value = vec![number as u8; value_bytes];
     let record = NewRecord { timestamp_ms: at_ms, key: None, value: Some(&value), headers: &[] };
     builder.push(&record).expect("a small record");
     let partition = PartitionIndex((number % PARTITIONS as u64) as i32);
@@ -294,7 +340,7 @@ async fn fetch_cost(extent_count: u64) -> Result<[f64; 2]> {
     let numbers: Vec<u64> = (0..extent_count).collect();
     for numbers in numbers.chunks(1_000) {
         for number in numbers {
-            let batch = batch(&env, &stores, number * PARTITIONS as u64);
+            let batch = batch(&env, &stores, number * PARTITIONS as u64, VALUE_BYTES);
             log.append(vec![batch]).await?.outcome().await.expect("the log decides");
         }
         let rules = MergeRules { extent_bytes_max: 1, pieces_min: 2, ..MergeRules::default() };

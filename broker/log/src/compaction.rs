@@ -252,6 +252,8 @@ impl Inner {
                 terms,
             }));
         }
+        let compacted = named.iter().map(|named| named.partition.topic).collect();
+        self.log.boundaries().set_compacted(compacted);
         if memory.marks.is_none() {
             let marks = self.metadata.compaction_marks().await?;
             for (partition, mark) in &marks {

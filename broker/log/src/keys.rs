@@ -15,18 +15,24 @@ pub fn segment_key(id: SegmentId) -> String {
     format!("{FRESH_FOLDER}/{:02x}/{id}.kfs", spread(&id.to_string()))
 }
 
-/// The key of a merged object, below the cluster's root. `id` is the merge: the registration that
-/// makes it, and its number there.
+/// The key of an object that merging or compaction makes of one partition, below the cluster's root.
+/// `id` is the merge: the registration that makes it, and its number there.
 pub(crate) fn merged_key(partition: TopicPartition, base_offset: i64, id: SegmentId) -> String {
     let TopicPartition { topic, partition } = partition;
     let name = format!("{topic}/{partition}/{base_offset:020}-{id}");
     format!("{MERGED_FOLDER}/{:02x}/{name}.kfs", spread(&name))
 }
 
-/// Who put the object of a key: exactly the keys of the two functions above have an owner.
+/// The same of an object that several partitions share.
+pub(crate) fn shared_key(id: SegmentId) -> String {
+    format!("{MERGED_FOLDER}/{:02x}/{id}.kfs", spread(&id.to_string()))
+}
+
+/// Who put the object of a key: exactly the keys of the three functions above have an owner.
 pub(crate) fn owner(key: &str) -> Option<SegmentId> {
     match key.strip_suffix(".kfs")?.split('/').collect::<Vec<_>>()[..] {
         [FRESH_FOLDER, _, id] => segment_id(id).filter(|id| segment_key(*id) == key),
+        [MERGED_FOLDER, _, id] => segment_id(id).filter(|id| shared_key(*id) == key),
         [MERGED_FOLDER, _, topic, partition, name] => {
             let (base_offset, id) = name.split_once('-')?;
             let (topic, partition) = (topic.parse().ok()?, partition.parse().ok()?);
@@ -65,7 +71,9 @@ mod tests {
         };
         let (fresh, merged) = (segment_key(id), merged_key(partition, 41, id));
         assert!(merged.ends_with("/9/00000000000000000041-3-12-7.kfs"), "{merged}");
-        for key in [&fresh, &merged] {
+        let shared = shared_key(id);
+        assert!(shared.starts_with("log/") && shared.ends_with("/3-12-7.kfs"), "{shared}");
+        for key in [&fresh, &merged, &shared] {
             assert_eq!(owner(key), Some(id), "{key}");
             for other in [
                 format!("x/{key}"),

@@ -7,22 +7,30 @@
 //! aborted ones are listed in the object's footer, so that it can be read without the metadata.
 //!
 //! A **round** looks at every partition of every topic that has changed since it was last looked
-//! at. What may be merged is decided by [`plan`](plan::plan). A merge reads its sources (from the
-//! cache where they are there), puts the object under a key of its own, and swaps the extents. The
-//! sources' objects are dead then, and [deleted later](crate::clean), so that readers that still
-//! hold the old extents are not disturbed. What was cached stays cached under its new names. A
-//! crash at any point leaves an object that nobody names, which goes with its broker's
-//! registration.
+//! at, and at those with something to merge again. What may be merged is decided by
+//! [`plan`](plan::plan), and which partitions share an object, where a PUT has a price, by
+//! [`group`]. A merge reads its sources (from the cache where they are there, and what lies side by
+//! side with one read), puts the object under a key of its own, and swaps the extents of one
+//! partition after the other. A partition whose extents have changed meanwhile, or that is gone,
+//! keeps what it has; its part of the object is named by nobody. Who swaps after the first one
+//! joins the object only while it lives. The sources' objects are dead then, and
+//! [deleted later](crate::clean), so that readers that still hold the old extents are not
+//! disturbed; a merged object is dead when the last partition lets go of it. What was cached stays
+//! cached under its new names. A crash before the first swap leaves an object that nobody names,
+//! which goes with its broker's registration; later, one that lives for those that were swapped.
 //!
 //! What is merged is packed no longer in its segment's row. So that the others do not pile up
 //! there, the round ends by **unpacking** the oldest segments beyond [`FRESH_KEPT`]: extents that
 //! wait for company get rows of their own. Between two rounds there may be more fresh extents; up
 //! to [`INDEXED_EXTENTS_MAX`](floe_metadata::INDEXED_EXTENTS_MAX) a reader finds in memory.
 //!
-//! One merge at a time; it holds its sources' bytes, [`OBJECT_BYTES_MAX`] at most, and copies of
-//! the small batches among them, so twice that at most; before that, what a few reads bring and is
-//! being copied from them.
+//! One merge at a time, of however many partitions; it holds its sources' bytes,
+//! [`OBJECT_BYTES_MAX`] at most, and copies of the small batches among them, so twice that at most;
+//! before that, what a few reads bring and is being copied from them. What is gathered for the next
+//! ones are extents, about 4 MiB of them for either of two objects, and no records.
 
+mod group;
+mod make;
 mod object;
 mod plan;
 
@@ -31,25 +39,23 @@ pub use plan::{
     MERGE_PAUSE, MergeRules, OBJECT_BYTES_MAX, PIECES_ENOUGH, PIECES_MIN, REMOTE_BYTES_MIN,
 };
 
-use crate::blocks::BlocksKey;
-use crate::keys::merged_key;
-use crate::loads::cache_key;
 use crate::log::Log;
-use crate::rewrite;
-use floe_env::{Background, Env, ErrorKind, Result, Shutdown};
+use floe_env::{Background, Env, Error, ErrorKind, Result, Shutdown};
 use floe_metadata::MetadataStore;
-use floe_metadata::rows::{Extent, PartitionState, Replacement};
+use floe_metadata::rows::PartitionState;
+use group::{Groups, Run};
 use kfs::{PartitionIndex, TopicPartition};
-use object::{Merge, MergedObject};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// Extents that one look at a partition brings at most, and so sources of one merge.
 const EXTENTS_PER_LOOK: usize = 1024;
-/// Looks at one partition in one round at most; each merges once at most.
+/// Looks at one partition in one visit at most.
 const LOOKS_PER_VISIT_MAX: usize = 16;
-/// Bytes that one round merges at most, but for the end of its last visit; the next one goes on.
+/// Visits to one partition in one round at most; each merges once at most.
+const VISITS_PER_ROUND_MAX: usize = 16;
+/// Bytes that one round merges at most, but for those of its last objects; the next one goes on.
 const BYTES_PER_ROUND_MAX: u64 = 1 << 30;
 /// Partitions whose state is asked for at once.
 const STATES_PER_QUERY: usize = 1000;
@@ -61,7 +67,7 @@ const FAILURES_PER_ROUND_MAX: usize = 3;
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeRound {
-    /// Merged objects that took the place of their sources.
+    /// Merged objects that took the place of their sources, of one partition at least.
     pub merges: usize,
     /// Extents that they replaced.
     pub sources: usize,
@@ -87,6 +93,9 @@ struct Memory {
     partitions: BTreeMap<TopicPartition, Looked>,
     /// Where the last round ended early.
     resume_after: Option<TopicPartition>,
+    /// Partitions whose records could not be read: they share no object until they can, so that the
+    /// others' merges are not begun in vain.
+    unreadable: BTreeSet<TopicPartition>,
 }
 
 /// What the last visit found of a partition.
@@ -103,6 +112,43 @@ struct Looked {
 struct Named {
     partition: TopicPartition,
     topic_name: Arc<str>,
+    /// Of its topic.
+    partition_count: i32,
+}
+
+/// A round on its way.
+#[derive(Default)]
+struct Going {
+    done: MergeRound,
+    gathered: Groups,
+    failures: Vec<Error>,
+    /// They are not visited again.
+    failed: BTreeSet<TopicPartition>,
+    /// See [`Memory::unreadable`].
+    unreadable: BTreeSet<TopicPartition>,
+}
+
+impl Going {
+    /// A merge of these partitions, or a look at one, has failed.
+    fn failed(&mut self, partitions: &[TopicPartition], error: &Error) {
+        let what = match partitions {
+            [partition] => format!("merging {partition}"),
+            _ => format!("merging {} partitions", partitions.len()),
+        };
+        self.failed.extend(partitions);
+        self.failures.push(error.clone().context(&what));
+    }
+
+    fn must_end(&self) -> bool {
+        let is_fenced = |error: &Error| error.kind() == ErrorKind::Fenced;
+        self.failures.last().is_some_and(is_fenced)
+            || self.failures.len() >= FAILURES_PER_ROUND_MAX
+            || self.done.bytes >= BYTES_PER_ROUND_MAX
+    }
+
+    fn ended(self) -> Result<MergeRound> {
+        self.failures.into_iter().next().map_or(Ok(self.done), Err)
+    }
 }
 
 impl Merger {
@@ -149,43 +195,49 @@ impl Merger {
         let resume_after = memory.resume_after.take();
         let first = partitions.partition_point(|named| Some(named.partition) <= resume_after);
         partitions.rotate_left(first);
-        let mut round = MergeRound::default();
-        let mut failures = Vec::new();
-        for chunk in partitions.chunks(STATES_PER_QUERY) {
-            let asked: Vec<_> = chunk.iter().map(|named| named.partition).collect();
-            let states = self.0.metadata.partition_states(&asked).await?;
-            for (named, state) in chunk.iter().zip(states) {
-                if shutdown.is_triggered() {
-                    return Ok(round);
-                }
-                let looked = memory.partitions.entry(named.partition).or_default();
-                let Some(state) = state else { continue };
-                let boundaries = self.0.log.boundaries();
-                if boundaries.is_passing(named.partition) || self.0.is_idle(looked, &state, now_ms)
-                {
-                    continue;
-                }
-                if boundaries.take_rewritten(named.partition) {
-                    // What was large enough may be small now.
-                    *looked = Looked::default();
-                }
-                if let Err(error) = self.0.visit(named, looked, now_ms, &mut round).await {
-                    failures.push(error.context(&format!("merging {}", named.partition)));
-                }
-                if failures.last().is_some_and(|error| error.kind() == ErrorKind::Fenced)
-                    || failures.len() >= FAILURES_PER_ROUND_MAX
-                    || round.bytes >= BYTES_PER_ROUND_MAX
-                {
-                    memory.resume_after = Some(named.partition);
-                    return failures.into_iter().next().map_or(Ok(round), Err);
-                }
-            }
-        }
-        failures.into_iter().next().map_or(Ok(round), Err)
+        let due = self.0.changed(partitions, &mut memory, now_ms).await?;
+        let unreadable = std::mem::take(&mut memory.unreadable);
+        let mut round = Going { unreadable, ..Going::default() };
+        self.0.visit_all(due, &mut memory, now_ms, &mut round, shutdown).await;
+        memory.unreadable = std::mem::take(&mut round.unreadable);
+        round.ended()
     }
 }
 
 impl Inner {
+    /// Visits partitions, and again those where something was found.
+    async fn visit_all(
+        &self,
+        mut due: Vec<Named>,
+        memory: &mut Memory,
+        now_ms: i64,
+        round: &mut Going,
+        shutdown: &Shutdown,
+    ) {
+        for _ in 0..VISITS_PER_ROUND_MAX {
+            let mut found = Vec::new();
+            for named in due {
+                if shutdown.is_triggered() {
+                    return;
+                }
+                let looked = memory.partitions.entry(named.partition).or_default();
+                if self.gather(&named, looked, now_ms, round).await {
+                    found.push(named.clone());
+                }
+                if round.must_end() {
+                    memory.resume_after = Some(named.partition);
+                    return;
+                }
+            }
+            self.make_gathered(round).await;
+            found.retain(|named| !round.failed.contains(&named.partition));
+            if found.is_empty() || round.must_end() {
+                return;
+            }
+            due = found;
+        }
+    }
+
     /// All partitions, by topic id and index.
     async fn partitions(&self) -> Result<Vec<Named>> {
         let mut partitions = Vec::new();
@@ -194,6 +246,7 @@ impl Inner {
             partitions.extend((0..topic.partition_count).map(|index| Named {
                 partition: TopicPartition { topic: topic.id, partition: PartitionIndex(index) },
                 topic_name: topic_name.clone(),
+                partition_count: topic.partition_count,
             }));
         }
         partitions.sort_by_key(|named| named.partition);
@@ -220,78 +273,95 @@ impl Inner {
         state.bytes == 0 || looked.idle.is_some_and(since)
     }
 
-    /// Looks at a partition from where the last visit ended, and merges what there is.
-    async fn visit(
+    /// The partitions that have changed since there was nothing to do.
+    async fn changed(
+        &self,
+        partitions: Vec<Named>,
+        memory: &mut Memory,
+        now_ms: i64,
+    ) -> Result<Vec<Named>> {
+        let mut changed = Vec::new();
+        for chunk in partitions.chunks(STATES_PER_QUERY) {
+            let asked: Vec<_> = chunk.iter().map(|named| named.partition).collect();
+            let states = self.metadata.partition_states(&asked).await?;
+            for (named, state) in chunk.iter().zip(states) {
+                let looked = memory.partitions.entry(named.partition).or_default();
+                if state.is_some_and(|state| !self.is_idle(looked, &state, now_ms)) {
+                    changed.push(named.clone());
+                }
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Looks for something to merge, and makes what must be made before it can be gathered. True
+    /// where there was something.
+    async fn gather(
         &self,
         named: &Named,
         looked: &mut Looked,
         now_ms: i64,
-        round: &mut MergeRound,
-    ) -> Result<()> {
+        round: &mut Going,
+    ) -> bool {
+        let boundaries = self.log.boundaries();
+        if boundaries.is_passing(named.partition) {
+            return false;
+        }
+        if boundaries.take_rewritten(named.partition) {
+            // What was large enough may be small now.
+            *looked = Looked::default();
+        }
+        match self.visit(named, looked, now_ms).await {
+            Ok(Some(run)) => {
+                let may_share = !boundaries.is_compacted(named.partition.topic)
+                    && !round.unreadable.contains(&named.partition);
+                if let Some(group) = round.gathered.add(run, may_share, &self.rules) {
+                    self.make(group, round).await;
+                }
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                round.failed(&[named.partition], &error);
+                false
+            }
+        }
+    }
+
+    /// Makes what has been gathered.
+    async fn make_gathered(&self, round: &mut Going) {
+        for group in round.gathered.take() {
+            self.make(group, round).await;
+        }
+    }
+
+    /// Looks at a partition from where the last visit ended, for a run that is worth a merge.
+    async fn visit(&self, named: &Named, looked: &mut Looked, now_ms: i64) -> Result<Option<Run>> {
         looked.idle = None;
         let clean_until = self.log.boundaries().clean_until(named.partition);
+        let rules = self.rules.of_topic(named.partition_count);
         for _ in 0..LOOKS_PER_VISIT_MAX {
             let page = self.metadata.extents(named.partition, looked.from, EXTENTS_PER_LOOK);
-            let Some(page) = page.await? else { return Ok(()) };
+            let Some(page) = page.await? else { return Ok(None) };
             let is_full = page.extents.len() == EXTENTS_PER_LOOK;
             let extents =
                 if is_full { plan::whole_pieces(&page.extents) } else { &page.extents[..] };
             let stable = page.state.last_stable_offset;
-            if let Some(range) = plan::plan(extents, (stable, clean_until), &self.rules, now_ms) {
-                self.merge(named, &extents[range], round).await?;
-                continue;
+            if let Some(range) = plan::plan(extents, (stable, clean_until), &rules, now_ms) {
+                return Ok(Some(Run {
+                    partition: named.partition,
+                    topic_name: named.topic_name.clone(),
+                    sources: extents[range].to_vec(),
+                }));
             }
-            looked.from = plan::open_tail(extents, &self.rules).max(looked.from);
+            looked.from = plan::open_tail(extents, &rules).max(looked.from);
             if !is_full {
                 looked.idle = Some((page.state.version, now_ms));
-                return Ok(());
+                return Ok(None);
             }
             // The next look must bring something new, whatever this page is made of.
             looked.from = looked.from.max(extents[extents.len() / 2].base_offset);
         }
-        Ok(())
-    }
-
-    /// Merges a run of extents, unless it has changed meanwhile.
-    async fn merge(&self, named: &Named, sources: &[Extent], round: &mut MergeRound) -> Result<()> {
-        let config = self.log.config();
-        let base_offset = sources.first().map_or(0, |source| source.base_offset);
-        let key = merged_key(named.partition, base_offset, self.log.next_merge_id());
-        let reader = self.log.reader();
-        let keys: Vec<_> = sources.iter().map(cache_key).collect();
-        let is_cached = |key: &Option<BlocksKey>| {
-            key.as_ref().is_none_or(|key| reader.cache.peek(key).is_some())
-        };
-        let merge = Merge {
-            cluster: config.cluster,
-            partition: named.partition,
-            topic_name: named.topic_name.clone(),
-            key: key.clone(),
-            cached: keys.iter().map(is_cached).collect(),
-            aborted: rewrite::footer(
-                &rewrite::aborted(&self.metadata, named.partition, sources).await?,
-            ),
-            sources: sources.to_vec(),
-            extent_bytes_max: self.rules.extent_bytes_max,
-        };
-        let blocks = reader.blocks_once(sources).await?;
-        let (built, merge) =
-            self.env.blocking(move || (object::build(&merge, blocks), merge)).await;
-        let MergedObject { parts, size, extents, blocks } = built?;
-        let object = rewrite::put(reader, &key, parts).await?;
-        let replacement = Replacement {
-            partition: named.partition,
-            sources: merge.sources,
-            replacement: extents,
-            object_size: size,
-            forgotten_aborts: Vec::new(),
-        };
-        if rewrite::swap(&self.log, &self.metadata, Some(&object), &replacement).await? {
-            reader.cache.replace(&keys, blocks);
-            round.merges += 1;
-            round.sources += replacement.sources.len();
-            round.bytes += replacement.sources.iter().map(Extent::bytes).sum::<u64>();
-        }
-        Ok(())
+        Ok(None)
     }
 }

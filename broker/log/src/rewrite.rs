@@ -132,22 +132,31 @@ pub(crate) async fn swap(
     object: Option<&str>,
     replacement: &Replacement,
 ) -> Result<bool> {
-    let reader = log.reader();
-    let fence = &log.config().fence;
-    let swapped = metadata.replace_extents(fence, replacement).await;
+    let swapped = swap_extents(log, metadata, replacement).await;
+    if is_certainly_not(&swapped) {
+        discard(log.reader(), object).await?;
+    }
+    swapped
+}
+
+/// Swaps the extents, whatever becomes of the object; false where one has changed, or an object
+/// that they join has died.
+pub(crate) async fn swap_extents(
+    log: &Log,
+    metadata: &MetadataStore,
+    replacement: &Replacement,
+) -> Result<bool> {
+    let swapped = metadata.replace_extents(&log.config().fence, replacement).await;
     // Whatever the answer, the extents may not be what is remembered.
-    reader.partitions.forget_extents(replacement.partition);
+    log.reader().partitions.forget_extents(replacement.partition);
+    Ok(swapped? == ChangeOutcome::Applied)
+}
+
+/// True where a swap certainly was not made, so that it names nothing.
+pub(crate) fn is_certainly_not(swapped: &Result<bool>) -> bool {
     match swapped {
-        Ok(ChangeOutcome::Applied) => Ok(true),
-        Ok(ChangeOutcome::Rejected) => {
-            discard(reader, object).await?;
-            Ok(false)
-        }
-        Err(error) if error.is_transient() => {
-            discard(reader, object).await?;
-            Err(error)
-        }
-        Err(error) => Err(error),
+        Ok(is_made) => !is_made,
+        Err(error) => error.is_transient(),
     }
 }
 

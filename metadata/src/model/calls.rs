@@ -348,6 +348,9 @@ impl Backend for ModelBackend {
         if !replacement.sources.iter().all(is_there) {
             return Ok(ChangeOutcome::Rejected);
         }
+        if replacement.joins_object && !state.are_alive(validate::named_objects(replacement)) {
+            return Ok(ChangeOutcome::Rejected);
+        }
         state.replace(replacement, now_ms)?;
         Ok(ChangeOutcome::Applied)
     }

@@ -60,7 +60,12 @@ pub(super) async fn replace(
     let part = fresh_part(fresh, &row, replacement).await?;
     let changes = validate::reference_changes(replacement);
     let released = part.released();
-    let named = lock_objects(connection, &changes, &released.objects).await?;
+    let joins = replacement.joins_object;
+    let named = lock_objects(connection, &changes, &released.objects, joins).await?;
+    let Some(named) = named else {
+        connection.roll_back().await?;
+        return Ok(ChangeOutcome::Rejected);
+    };
     let changed = Changed { fence, replacement, row, part, released, changes, named, now_ms };
     changed.write(connection).await?;
     Ok(ChangeOutcome::Applied)
@@ -83,11 +88,13 @@ async fn fresh_part(
     Ok(FreshPart { before, taken })
 }
 
+/// `None` where one that is to be joined is dead, or unknown.
 async fn lock_objects<'a>(
     connection: &Connection,
     changes: &BTreeMap<&'a str, i64>,
     others: &[i64],
-) -> PgResult<Named<'a>> {
+    joins: bool,
+) -> PgResult<Option<Named<'a>>> {
     let keys: Vec<&str> = changes.keys().copied().collect();
     let rows = connection
         .query(
@@ -103,6 +110,7 @@ async fn lock_objects<'a>(
     let mut named = Named { ids: BTreeMap::new(), new: Vec::new() };
     for (key, change) in changes {
         match found.get(*key) {
+            Some((_, true)) | None if *change > 0 && joins => return Ok(None),
             Some((_, true)) if *change > 0 => return Err(validate::object_is_dead(key).into()),
             Some((id, _)) => {
                 named.ids.insert(key, *id);
@@ -115,7 +123,7 @@ async fn lock_objects<'a>(
     let rows = connection.query(super::NEW_OBJECT_IDS, &[&wanted]).await?;
     let ids = super::object_ids_of(&rows)?;
     named.ids.extend(named.new.iter().copied().zip(ids));
-    Ok(named)
+    Ok(Some(named))
 }
 
 /// A replacement whose rows are locked and found as they should be.

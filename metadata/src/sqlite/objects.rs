@@ -64,6 +64,14 @@ pub(crate) fn id(sql: &Connection, key: &str) -> SqlResult<Option<i64>> {
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
 
+/// Whether an object is known and not dead.
+pub(crate) fn is_alive(sql: &Connection, key: &str) -> SqlResult<bool> {
+    let mut statement = sql.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM objects WHERE key = ?1 AND dead_since_ms IS NULL)",
+    )?;
+    Ok(statement.query_row([key], |row| row.get(0))?)
+}
+
 /// Takes references and fresh extents away from an object. It dies with the last reference, and its
 /// packed row goes with the last fresh extent.
 pub(crate) fn release(sql: &Connection, id: i64, gone: Released, now_ms: i64) -> SqlResult<()> {

@@ -37,6 +37,13 @@ impl Replacer<'_> {
         if &found != sources {
             return Ok(ChangeOutcome::Rejected);
         }
+        if replacement.joins_object {
+            for key in validate::named_objects(replacement) {
+                if !objects::is_alive(sql, key)? {
+                    return Ok(ChangeOutcome::Rejected);
+                }
+            }
+        }
         let after_sources = last.last_offset + 1;
         if after_sources > row.fresh_from {
             self.take_fresh(replacement, row.fresh_range().start)?;

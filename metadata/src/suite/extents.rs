@@ -113,6 +113,7 @@ pub(super) async fn replacement(context: &Context) {
         sources: sources.clone(),
         replacement: vec![new.clone()],
         object_size: 200,
+        joins_object: false,
         forgotten_aborts: Vec::new(),
     };
     let outcome = context.store.replace_extents(&broker.fence, &change).await.unwrap();
@@ -132,6 +133,55 @@ pub(super) async fn replacement(context: &Context) {
     assert_eq!(error.kind(), ErrorKind::Fenced);
 }
 
+/// An object of several partitions: one replacement names it first and the others join it, for as
+/// long as it lives. It dies with the last extent of all of them.
+pub(super) async fn replacements_that_share_an_object(context: &Context) {
+    let (broker, partitions) = (context.broker().await, context.partitions(4).await);
+    let sections = partitions.iter().map(|partition| (*partition, vec![plain(1)]));
+    for number in 0..2 {
+        context.commit(&broker, &segment(&broker, number, sections.clone().collect())).await;
+    }
+    let key = format!("log/shared-{}", context.number);
+    let replace = async |partition: TopicPartition, key: &str, joins_object: bool| {
+        let sources = context.all_extents(partition).await;
+        let change = Replacement {
+            partition,
+            replacement: vec![merged(&sources, key)],
+            sources,
+            object_size: 400,
+            joins_object,
+            forgotten_aborts: Vec::new(),
+        };
+        context.store.replace_extents(&broker.fence, &change).await.unwrap()
+    };
+    let is_known = async || context.store.known_objects(std::slice::from_ref(&key)).await.unwrap();
+    let is_dead = async || dead_keys(context).await.contains(&key);
+    // Nothing to join: nobody has named it yet.
+    let before = context.all_extents(partitions[0]).await;
+    assert_eq!(replace(partitions[0], &key, true).await, ChangeOutcome::Rejected);
+    assert_eq!((context.all_extents(partitions[0]).await, is_known().await), (before, vec![false]));
+    assert_eq!(replace(partitions[0], &key, false).await, ChangeOutcome::Applied);
+    assert_eq!(replace(partitions[1], &key, true).await, ChangeOutcome::Applied);
+    context.drop_partition(partitions[0]).await;
+    assert!(!is_dead().await, "another partition has extents there");
+    assert_eq!(replace(partitions[2], &key, true).await, ChangeOutcome::Applied);
+    for partition in [partitions[1], partitions[2]] {
+        assert!(!is_dead().await);
+        context.store.advance_log_start(partition, 2).await.unwrap();
+    }
+    assert!(is_dead().await, "the last one is gone");
+    // It may be deleted at any moment, and then it is not known any more: neither is joined.
+    for is_known_still in [true, false] {
+        let before = context.all_extents(partitions[3]).await;
+        let version = context.state(partitions[3]).await.unwrap().version;
+        assert_eq!(is_known().await, [is_known_still]);
+        assert_eq!(replace(partitions[3], &key, true).await, ChangeOutcome::Rejected);
+        assert_eq!(context.all_extents(partitions[3]).await, before);
+        assert_eq!(context.state(partitions[3]).await.unwrap().version, version);
+        context.store.forget_objects(std::slice::from_ref(&key)).await.unwrap();
+    }
+}
+
 pub(super) async fn replacement_of_changed_sources(context: &Context) {
     let (broker, partition) = filled(context, (0..4).map(|_| plain(10)).collect()).await;
     let sources = context.all_extents(partition).await;
@@ -141,6 +191,7 @@ pub(super) async fn replacement_of_changed_sources(context: &Context) {
         sources: sources.to_vec(),
         replacement: vec![merged(sources, &key)],
         object_size: 200,
+        joins_object: false,
         forgotten_aborts: Vec::new(),
     };
     let fence = &broker.fence;
@@ -219,6 +270,7 @@ pub(super) async fn dead_objects_are_not_revived(context: &Context) {
         sources: extents[1..].to_vec(),
         replacement: vec![merged(&extents[1..], &key_of(&extents[0]))],
         object_size: 200,
+        joins_object: false,
         forgotten_aborts: Vec::new(),
     };
     let error = context.store.replace_extents(&broker.fence, &change).await.unwrap_err();
@@ -254,8 +306,14 @@ pub(super) async fn markers_and_holes_come_back(context: &Context) {
         Extent { place: Place::Hole, ..sources[1].clone() },
         kept,
     ];
-    let (object_size, forgotten_aborts) = (200, Vec::new());
-    let change = Replacement { partition, sources, replacement, object_size, forgotten_aborts };
+    let change = Replacement {
+        partition,
+        sources,
+        replacement,
+        object_size: 200,
+        joins_object: false,
+        forgotten_aborts: Vec::new(),
+    };
     let outcome = context.store.replace_extents(&broker.fence, &change).await.unwrap();
     assert_eq!(outcome, ChangeOutcome::Applied);
     assert_eq!(context.all_extents(partition).await, change.replacement);

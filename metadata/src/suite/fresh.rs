@@ -26,6 +26,7 @@ async fn merge(
         sources: sources.to_vec(),
         replacement: vec![new.clone()],
         object_size: 200,
+        joins_object: false,
         forgotten_aborts: Vec::new(),
     };
     let outcome = context.store.replace_extents(&broker.fence, &replacement).await.unwrap();
@@ -208,6 +209,7 @@ pub(super) async fn search_by_time_across_the_border(context: &Context) {
             sources: sources.to_vec(),
             replacement: vec![new],
             object_size: 200,
+            joins_object: false,
             forgotten_aborts: Vec::new(),
         }
     };

@@ -302,10 +302,12 @@ async fn random_replacement(
     let (Some(first), Some(last)) = (page.extents.first(), page.extents.last()) else {
         return String::new();
     };
+    let is_shared = random.one_in(2);
     let place = if random.one_in(4) {
         Place::Hole
     } else {
-        let key = format!("wal/{}-merged-{}", world.broker.id, random.next());
+        let number = if is_shared { random.below(8) } else { random.next() };
+        let key = format!("wal/{}-merged-{number}", world.broker.id);
         Place::Range { key, position: 0, length: 10 }
     };
     let replacement = Extent {
@@ -326,6 +328,7 @@ async fn random_replacement(
         sources,
         replacement: vec![replacement],
         object_size: 10,
+        joins_object: is_shared && random.one_in(2),
         forgotten_aborts: Vec::new(),
     };
     described(store.replace_extents(&world.broker.fence, &change).await)
@@ -393,6 +396,7 @@ pub(super) fn moved(partition: TopicPartition, source: &Extent, key: String) -> 
         sources: vec![source.clone()],
         replacement,
         object_size: source.bytes(),
+        joins_object: false,
         forgotten_aborts: Vec::new(),
     }
 }

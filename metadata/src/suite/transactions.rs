@@ -388,8 +388,14 @@ pub(super) async fn markers_are_merged_and_dropped(context: &Context) {
         aborted.iter().map(|aborted| aborted.last_offset).collect::<Vec<_>>()
     };
     assert_eq!(told().await, [3, 7, 11]);
-    let (object_size, forgotten_aborts) = (10, vec![7]);
-    let change = Replacement { partition, sources, replacement, object_size, forgotten_aborts };
+    let change = Replacement {
+        partition,
+        sources,
+        replacement,
+        object_size: 10,
+        joins_object: false,
+        forgotten_aborts: vec![7],
+    };
     let made = context.store.replace_extents(&broker.fence, &change).await.unwrap();
     assert_eq!(made, ChangeOutcome::Applied);
     assert_eq!(told().await, [3, 11]);

@@ -2,7 +2,7 @@
 //! joins nothing clean to what is dirty, for that would make it all dirty, and looks again at what
 //! a pass has left.
 
-use kfs::TopicPartition;
+use kfs::{TopicId, TopicPartition};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +15,7 @@ struct Inner {
     passing: Option<TopicPartition>,
     clean_until: BTreeMap<TopicPartition, i64>,
     rewritten: BTreeSet<TopicPartition>,
+    compacted: BTreeSet<TopicId>,
 }
 
 /// A pass is going over a partition until this is dropped.
@@ -32,6 +33,17 @@ impl Boundaries {
     /// True while a pass is going over the partition.
     pub(crate) fn is_passing(&self, partition: TopicPartition) -> bool {
         self.0.lock().passing == Some(partition)
+    }
+
+    /// Says which topics are compacted.
+    pub(crate) fn set_compacted(&self, topics: BTreeSet<TopicId>) {
+        self.0.lock().compacted = topics;
+    }
+
+    /// True for a topic that is compacted: what compaction takes out of it must not stay in an
+    /// object because other partitions have records there.
+    pub(crate) fn is_compacted(&self, topic: TopicId) -> bool {
+        self.0.lock().compacted.contains(&topic)
     }
 
     /// Says where the dirty part of a partition begins; `None` forgets it.

@@ -180,6 +180,7 @@ impl Pass<'_> {
             sources: built.sources,
             replacement: built.extents,
             object_size: built.size,
+            joins_object: false,
             forgotten_aborts: built.forgotten_aborts,
         };
         if !rewrite::swap(self.log, self.metadata, object.as_deref(), &replacement).await? {

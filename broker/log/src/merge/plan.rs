@@ -7,8 +7,14 @@
 //! [`AGED_GROWTH_MIN`] times as large, and none is rewritten more often than
 //! log2([`OBJECT_BYTES_MAX`] / bytes of its first extent): 16 times from 1 KiB, 6 from 1 MiB. While
 //! a partition is written to, the larger factor [`GROWTH_MIN`] holds and the bound is half of that.
+//!
+//! Where requests have a price ([`MergeRules::bytes_min`]), a merge takes [`PIECES_ENOUGH`] pieces
+//! or makes one of [`REMOTE_BYTES_MIN`], and a merged piece of so many bytes is **done**: what a
+//! reader gains from a larger one is less than what it costs. So a byte is rewritten twice while
+//! 64 x 64 of the partition's pieces make [`REMOTE_BYTES_MIN`], once where 64 do.
 
 use floe_metadata::rows::{Extent, FreshBounds, Place};
+use kfs::OffsetMode;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -23,7 +29,7 @@ pub const PIECES_MIN: usize = 8;
 /// Adjacent pieces that are worth a merge however small they are.
 pub const PIECES_ENOUGH: usize = 64;
 /// On a remote store, whose requests have a price, fewer than [`PIECES_ENOUGH`] pieces are merged
-/// only into an object of so many bytes: half a segment.
+/// only where they are so many bytes: half a segment. What was merged is done then.
 pub const REMOTE_BYTES_MIN: u64 = 4 << 20;
 /// Adjacent pieces that are worth a merge once no more is expected to come soon.
 pub const AGED_PIECES_MIN: usize = 2;
@@ -52,6 +58,9 @@ pub struct MergeRules {
     /// Bytes that [`pieces_min`](Self::pieces_min) pieces must have to be worth a merge: none on a
     /// local disk, [`REMOTE_BYTES_MIN`] where a request has a price.
     pub bytes_min: u64,
+    /// Bytes of a run from which it grows no longer than it must: where partitions share objects,
+    /// the same stretch of all of them comes with few reads.
+    pub run_bytes_enough: u64,
     /// See [`AGED_PIECES_MIN`].
     pub aged_pieces_min: usize,
     /// See [`AGE_MS`].
@@ -68,10 +77,32 @@ impl Default for MergeRules {
             extent_bytes_max: EXTENT_BYTES_MAX,
             pieces_min: PIECES_MIN,
             bytes_min: 0,
+            run_bytes_enough: u64::MAX,
             aged_pieces_min: AGED_PIECES_MIN,
             age_ms: AGE_MS,
             fresh_kept: FRESH_KEPT,
         }
+    }
+}
+
+impl MergeRules {
+    /// Partitions share objects, because each PUT has a price.
+    pub(crate) fn shares(&self) -> bool {
+        self.bytes_min > 0
+    }
+
+    fn is_aged(&self, newest_ms: i64, now_ms: i64) -> bool {
+        newest_ms <= now_ms.saturating_sub(self.age_ms)
+    }
+
+    /// The rules of a topic of so many partitions: where they share objects, one has room for a run
+    /// of each of them.
+    pub(crate) fn of_topic(self, partition_count: i32) -> Self {
+        if !self.shares() {
+            return self;
+        }
+        let part = self.object_bytes_max / u64::from(partition_count.unsigned_abs()).max(1);
+        Self { run_bytes_enough: part.max(self.bytes_min), ..self }
     }
 }
 
@@ -80,6 +111,8 @@ struct Piece {
     extents: Range<usize>,
     bytes: u64,
     newest_ms: i64,
+    /// It was merged before.
+    is_merged: bool,
     /// It may be merged with the piece before it.
     follows: bool,
 }
@@ -92,8 +125,31 @@ pub(crate) fn plan(
     rules: &MergeRules,
     now_ms: i64,
 ) -> Option<Range<usize>> {
-    let pieces = pieces(extents, last_stable_offset, clean_until);
-    (0..pieces.len()).find_map(|first| longest_run(&pieces[first..], rules, now_ms))
+    let mut pieces = pieces(extents, last_stable_offset, clean_until);
+    if rules.shares() {
+        take_done_out(&mut pieces, rules.bytes_min);
+    }
+    // The pieces behind which more is expected: the last ones of a partition that is written to.
+    let behind = pieces.last().and_then(|piece| extents.get(piece.extents.end));
+    let is_open = behind.is_none_or(|next| next.last_offset >= last_stable_offset);
+    let is_young = |last: &Extent| !rules.is_aged(last.max_timestamp_ms, now_ms);
+    let grows_from = match rules.shares() && is_open && extents.last().is_some_and(is_young) {
+        true => pieces.iter().rposition(|piece| !piece.follows).unwrap_or(0),
+        false => pieces.len(),
+    };
+    (0..pieces.len())
+        .find_map(|first| longest_run(&pieces[first..], rules, first >= grows_from, now_ms))
+}
+
+/// Leaves out what was merged into pieces of so many bytes.
+fn take_done_out(pieces: &mut Vec<Piece>, bytes_min: u64) {
+    let mut is_behind_done = false;
+    pieces.retain_mut(|piece| {
+        let is_done = piece.is_merged && piece.bytes >= bytes_min;
+        piece.follows &= !is_behind_done;
+        is_behind_done = is_done;
+        !is_done
+    });
 }
 
 /// The offset from which extents may still be part of a merge with what comes after them: those
@@ -121,7 +177,18 @@ pub(crate) fn whole_pieces(extents: &[Extent]) -> &[Extent] {
     }
 }
 
-fn longest_run(pieces: &[Piece], rules: &MergeRules, now_ms: i64) -> Option<Range<usize>> {
+/// The longest run from the first piece on. Where more is expected to come behind the pieces
+/// (`grows`), aged ones wait for as much company as others, but not for bytes.
+fn longest_run(
+    pieces: &[Piece],
+    rules: &MergeRules,
+    grows: bool,
+    now_ms: i64,
+) -> Option<Range<usize>> {
+    let aged_min = match grows {
+        true => (rules.pieces_min, GROWTH_MIN),
+        false => (rules.aged_pieces_min, AGED_GROWTH_MIN),
+    };
     let mut longest = None;
     let (mut bytes, mut largest, mut all_aged) = (0u64, 0u64, true);
     for (at, piece) in pieces.iter().enumerate() {
@@ -129,12 +196,16 @@ fn longest_run(pieces: &[Piece], rules: &MergeRules, now_ms: i64) -> Option<Rang
         if bytes > rules.object_bytes_max || (at > 0 && !piece.follows) {
             break;
         }
+        if longest.is_some() && bytes > rules.run_bytes_enough {
+            break;
+        }
         largest = largest.max(piece.bytes);
-        all_aged &= piece.newest_ms <= now_ms.saturating_sub(rules.age_ms);
-        let is_worth = |count_min, growth_min| at + 1 >= count_min && bytes / growth_min >= largest;
+        all_aged &= rules.is_aged(piece.newest_ms, now_ms);
+        let is_worth =
+            |(count_min, growth_min)| at + 1 >= count_min && bytes / growth_min >= largest;
         let is_enough = at + 1 >= PIECES_ENOUGH || bytes >= rules.bytes_min;
-        if (is_enough && is_worth(rules.pieces_min, GROWTH_MIN))
-            || (all_aged && is_worth(rules.aged_pieces_min, AGED_GROWTH_MIN))
+        if (is_enough && is_worth((rules.pieces_min, GROWTH_MIN)))
+            || (all_aged && is_worth(aged_min))
         {
             longest = Some(pieces[0].extents.start..piece.extents.end);
         }
@@ -174,6 +245,7 @@ fn pieces(extents: &[Extent], last_stable_offset: i64, clean_until: Option<i64>)
                 extents: at..at + 1,
                 bytes: length,
                 newest_ms: extent.max_timestamp_ms,
+                is_merged: extent.offset_mode == OffsetMode::Absolute,
                 follows,
             }),
         }

@@ -11,5 +11,6 @@ mod producer_expiry;
 mod read_ahead;
 mod retention;
 mod rig;
+mod shared_objects;
 mod transactions;
 mod two_brokers;

@@ -9,7 +9,7 @@ use kfs::{OffsetMode, TopicPartition};
 
 /// Everything that a client can see of a partition: fetches of several sizes from every offset, and
 /// searches for every time.
-async fn seen(log: &Log, partition: TopicPartition, start: i64) -> Vec<String> {
+pub(crate) async fn seen(log: &Log, partition: TopicPartition, start: i64) -> Vec<String> {
     let mut seen = Vec::new();
     let all = fetch(log, partition, start, 1 << 20).await;
     for (offset, timestamp_ms, _) in &all {
@@ -33,7 +33,7 @@ async fn seen(log: &Log, partition: TopicPartition, start: i64) -> Vec<String> {
 }
 
 /// 40 segments, in each some records of three partitions; times go back and forth.
-async fn fill(rig: &Rig) {
+pub(crate) async fn fill(rig: &Rig) {
     for at in 0..40i64 {
         let time = young_ms() + (at * 7) % 11 * 10;
         let (first, second) = (format!("a{at}"), format!("b{at}").repeat(20));

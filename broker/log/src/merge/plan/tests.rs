@@ -1,5 +1,5 @@
 use super::*;
-use kfs::{OffsetMode, TimestampType};
+use kfs::TimestampType;
 
 const NOW_MS: i64 = 1_000_000_000;
 const LIMIT: u64 = 1_000;
@@ -150,6 +150,108 @@ fn the_extents_of_one_merged_object_count_as_one_piece() {
     assert_eq!(open_tail(&extents, &MergeRules { object_bytes_max: 159, ..rules() }), 9);
 }
 
+/// What was merged, of these sizes, each in an object of its own.
+fn merged(sizes: &[u64]) -> Vec<Extent> {
+    let mut extents = fresh(sizes);
+    extents.iter_mut().for_each(|extent| extent.offset_mode = OffsetMode::Absolute);
+    extents
+}
+
+#[test]
+fn where_requests_have_a_price_what_was_merged_into_enough_bytes_is_done() {
+    let priced = MergeRules { bytes_min: 100, ..rules() };
+    let planned = |extents: &[Extent]| plan(extents, (i64::MAX, None), &priced, NOW_MS);
+    assert_eq!(planned(&merged(&[99; 8])), Some(0..8));
+    assert_eq!(planned(&merged(&[100; 8])), None);
+    assert_eq!(planned(&aged(merged(&[100; 8]))), None, "whatever its age");
+    assert_eq!(planned(&fresh(&[100; 8])), Some(0..8), "fresh ones share their objects");
+    assert_eq!(plan(&merged(&[100; 8]), (i64::MAX, None), &rules(), NOW_MS), Some(0..8));
+    // It is counted whole, and nothing is joined across it.
+    let mut extents = merged(&[20; 24]);
+    for (at, extent) in extents[8..16].iter_mut().enumerate() {
+        let (key, position) = ("log/x".to_owned(), at as u64 * 20);
+        extent.place = Place::Range { key, position, length: 20 };
+    }
+    assert_eq!(planned(&extents), Some(0..8));
+    extents[0].place = Place::Hole;
+    assert_eq!(planned(&extents), Some(16..24));
+}
+
+/// A partition that is written to will have more pieces soon, so that two of them are not worth a
+/// merge; where nothing more can come to them, they are.
+#[test]
+fn where_requests_have_a_price_aged_pieces_wait_while_a_partition_is_written_to() {
+    let priced = MergeRules { bytes_min: 100, ..rules() };
+    let of = |extents: &[Extent], stable| plan(extents, (stable, None), &priced, NOW_MS);
+    let half_aged = |sizes: &[u64], count: usize| {
+        let mut extents = aged(fresh(sizes));
+        extents[count..].iter_mut().for_each(|extent| extent.max_timestamp_ms = NOW_MS);
+        extents
+    };
+    assert_eq!(of(&half_aged(&[10; 7], 6), i64::MAX), None);
+    assert_eq!(of(&half_aged(&[10; 9], 8), i64::MAX), Some(0..8), "enough company, few bytes");
+    assert_eq!(plan(&half_aged(&[10; 7], 6), (i64::MAX, None), &rules(), NOW_MS), Some(0..6));
+    assert_eq!(of(&aged(fresh(&[10; 8])), i64::MAX), Some(0..8), "nobody writes any more");
+    // What is not stable yet will be.
+    assert_eq!(of(&half_aged(&[10; 8], 7), 7), None);
+    // Nothing comes to the pieces before one that is done.
+    let mut closed = half_aged(&[10, 10, 100, 10], 3);
+    closed[2].offset_mode = OffsetMode::Absolute;
+    assert_eq!(of(&closed, i64::MAX), Some(0..2));
+    let mut closed = half_aged(&[10, 10, 100], 2);
+    closed[2].offset_mode = OffsetMode::Absolute;
+    assert_eq!(of(&closed, i64::MAX), Some(0..2));
+}
+
+#[test]
+fn where_partitions_share_objects_runs_grow_no_longer_than_they_must() {
+    let priced = MergeRules { bytes_min: 100, ..rules() };
+    let of = |partition_count, extents: &[Extent]| {
+        plan(extents, (i64::MAX, None), &priced.of_topic(partition_count), NOW_MS)
+    };
+    assert_eq!(of(1, &fresh(&[10; 90])), Some(0..90));
+    assert_eq!(of(4, &fresh(&[10; 90])), Some(0..25), "a quarter of an object");
+    assert_eq!(of(4, &fresh(&[40; 20])), Some(0..8), "as few pieces as are worth it");
+    assert_eq!(of(40, &fresh(&[10; 90])), Some(0..10), "what is done afterwards");
+    assert_eq!(rules().of_topic(40).run_bytes_enough, u64::MAX);
+}
+
+/// Written steadily, a byte is rewritten twice where requests have a price.
+#[test]
+fn where_requests_have_a_price_a_byte_of_a_steady_partition_is_rewritten_twice() {
+    let (pieces_per_round, piece_bytes) = (40, 16 << 10);
+    let rules = MergeRules { bytes_min: REMOTE_BYTES_MIN, ..MergeRules::default() }.of_topic(16);
+    // Bytes, rewrites and birth of each piece.
+    let mut pieces: Vec<(u64, u32, i64)> = Vec::new();
+    for now_ms in (0..3_600_000).step_by(10_000) {
+        pieces.extend((0..pieces_per_round).map(|_| (piece_bytes, 0, now_ms)));
+        let extents: Vec<Extent> = pieces
+            .iter()
+            .enumerate()
+            .map(|(at, (bytes, rewrites, born))| {
+                let mut extent = fresh(&[*bytes]).remove(0);
+                let (key, length) = (format!("{at}"), *bytes);
+                extent.place = Place::Range { key, position: 32, length };
+                (extent.base_offset, extent.last_offset) = (at as i64, at as i64);
+                extent.max_timestamp_ms = *born;
+                if *rewrites > 0 {
+                    extent.offset_mode = OffsetMode::Absolute;
+                }
+                extent
+            })
+            .collect();
+        if let Some(range) = plan(&extents, (i64::MAX, None), &rules, now_ms) {
+            let run = &pieces[range.clone()];
+            let bytes = run.iter().map(|(bytes, ..)| bytes).sum();
+            let rewrites = run.iter().map(|(_, rewrites, _)| rewrites + 1).max().unwrap();
+            pieces.splice(range, [(bytes, rewrites, now_ms)]);
+        }
+    }
+    let done = pieces.iter().filter(|(bytes, ..)| *bytes >= REMOTE_BYTES_MIN).count();
+    assert!(done > 10 && pieces.len() - done <= 2 * PIECES_ENOUGH, "{} of {}", done, pieces.len());
+    assert_eq!(pieces.iter().map(|(_, rewrites, _)| *rewrites).max(), Some(2));
+}
+
 /// Any way of writing leaves few pieces, and no byte is rewritten more often than is promised.
 #[test]
 fn what_stays_unmerged_and_what_is_rewritten_are_bounded() {
@@ -166,7 +268,13 @@ fn what_stays_unmerged_and_what_is_rewritten_are_bounded() {
                 continue;
             }
             let sizes: Vec<u64> = pieces.iter().map(|(bytes, _)| *bytes).collect();
-            if let Some(range) = plan(&fresh(&sizes), (i64::MAX, None), &rules, NOW_MS) {
+            let mut extents = fresh(&sizes);
+            for (extent, (_, rewrites)) in extents.iter_mut().zip(&pieces) {
+                if *rewrites > 0 {
+                    extent.offset_mode = OffsetMode::Absolute;
+                }
+            }
+            if let Some(range) = plan(&extents, (i64::MAX, None), &rules, NOW_MS) {
                 let run = &pieces[range.clone()];
                 let bytes = run.iter().map(|(bytes, _)| bytes).sum();
                 let rewrites = run.iter().map(|(_, rewrites)| rewrites + 1).max().unwrap();
@@ -178,6 +286,8 @@ fn what_stays_unmerged_and_what_is_rewritten_are_bounded() {
         // What waits for bytes, besides the levels that wait for growth.
         let waiting = if bytes_min > 0 { PIECES_ENOUGH } else { 0 };
         let bound = 64 + waiting + usize::try_from(round_pieces).unwrap();
-        assert!(pieces.len() <= bound, "{} pieces stay", pieces.len());
+        let is_done = |bytes: u64| bytes_min > 0 && bytes >= bytes_min;
+        let left = pieces.iter().filter(|(bytes, _)| !is_done(*bytes)).count();
+        assert!(left <= bound, "{left} pieces stay");
     }
 }

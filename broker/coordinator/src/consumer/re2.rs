@@ -11,6 +11,8 @@ const NAMED_CLASSES: [&str; 14] = [
 const NAMED_CLASS_BYTES_MAX: usize = 11;
 /// What may stand between `(?` and `:` or `)`.
 const FLAGS: &str = "imsU-";
+/// The longest name of a property of characters with its braces, as in `\p{Greek}`, bytes.
+const PROPERTY_BYTES_MAX: usize = 64;
 /// Escapes that stand for many characters, and so begin no range.
 const MANY: &str = "dDsSwWpP";
 
@@ -107,7 +109,7 @@ impl Rewriter<'_> {
     fn class_character(&mut self) -> bool {
         if let Some(escaped) = self.rest.strip_prefix('\\') {
             let is_many = escaped.starts_with(|character| MANY.contains(character));
-            self.copy(2);
+            self.copy(2 + property_name(escaped));
             return !is_many;
         }
         if self.rest.starts_with(['[', ']', '&', '~', '-', '^']) {
@@ -116,4 +118,16 @@ impl Rewriter<'_> {
         self.copy(1);
         true
     }
+}
+
+/// Characters of the name that belongs to an escape such as `pL` or `p{Greek}`; 0 for others.
+fn property_name(escaped: &str) -> usize {
+    let Some(name) = escaped.strip_prefix(['p', 'P']) else { return 0 };
+    if !name.starts_with('{') {
+        return 1;
+    }
+    let head = &name.as_bytes()[..name.len().min(PROPERTY_BYTES_MAX)];
+    // Where the brace is not closed, or behind what cannot be in a name, nothing is right.
+    let end = head.iter().position(|byte| *byte == b'}' || !byte.is_ascii());
+    end.map_or(0, |end| end + 1)
 }

@@ -308,7 +308,7 @@ fn a_group_is_large_before_its_topics_are_looked_up() {
     assert!(group.is_large(&fresh.topics));
 }
 
-/// Compiling an expression may take a while, be it one that comes or those that are looked up again.
+/// Compiling an expression may take a while, one that comes or those that are looked up again.
 #[test]
 fn expressions_make_an_event_and_a_group_large() {
     let mut bench = Bench::new(1);

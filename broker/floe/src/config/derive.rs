@@ -27,7 +27,7 @@ pub(crate) fn derive(
     match name {
         "listen.advertise" => known("listen.kafka"),
         "store.url" => Some(Value::Text(format!("{}/store", text("data")?))),
-        // Without an endpoint here the environment's may be meant, which the store's client looks up.
+        // Without one, the environment's may be meant, which the store's client looks up.
         "store.unsigned_payload" => {
             text("store.endpoint").map(|url| Value::Bool(!url.starts_with("http:")))
         }

@@ -18,7 +18,7 @@ const CONNECTIONS_MAX: usize = 10_000;
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// A pause after a failed accept, which mostly means that there are no file handles left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A client that is idle for so long is asked whether it is there, and again after each interval: the
+/// A client that is idle for so long is asked whether it is there, again after each interval: the
 /// kernel's own two hours are longer than connections may be idle, or than most networks remember.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);

@@ -186,7 +186,7 @@ async fn a_client_that_takes_no_answers_is_given_up_once_others_wait_for_its_req
     assert_eq!(refused(&rig), 1);
 }
 
-/// Who takes its answers, be it slowly, is not idle; who takes nothing of them is, whatever it asks.
+/// Who takes its answers, be it slowly, is not idle; who takes none is, whatever it asks.
 #[tokio::test(start_paused = true)]
 async fn answers_that_nobody_takes_are_not_kept_for_longer_than_a_connection_may_be_idle() {
     let rig = Rig::start().await;

@@ -74,7 +74,8 @@ cases! {
         producers_are_remembered, producers_expire, open_transaction_holds_the_stable_offset,
         many_segments_commit_together, dropped_calls_are_whole;
     extents: paging, log_start_moves_forward_only, search_by_time, replacement,
-        replacement_of_changed_sources, replacements_that_share_an_object, objects_die_with_their_last_extent,
+        replacement_of_changed_sources, replacements_that_share_an_object,
+        objects_die_with_their_last_extent,
         dropped_partition_frees_its_objects, dead_objects_are_not_revived,
         markers_and_holes_come_back;
     fresh: a_segment_is_merged_partition_by_partition, what_a_merge_leaves_out_stays_where_it_is,

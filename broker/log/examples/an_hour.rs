@@ -191,7 +191,8 @@ async fn write(
     let segments = segments.iter().filter(|object| object.key.contains("/wal/")).count();
     drop(jobs);
     let left = json!({
-        "produces": seconds * per_second, "puts": requests.put.requests, "gets": requests.get.requests,
+        "produces": seconds * per_second,
+        "puts": requests.put.requests, "gets": requests.get.requests,
         "segments": segments, "bytes_put": requests.put.volume,
         "puts_later": requests_later.put.requests, "gets_later": requests_later.get.requests,
         "bytes_put_later": requests_later.put.volume,

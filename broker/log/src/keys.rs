@@ -15,8 +15,8 @@ pub fn segment_key(id: SegmentId) -> String {
     format!("{FRESH_FOLDER}/{:02x}/{id}.kfs", spread(&id.to_string()))
 }
 
-/// The key of an object that merging or compaction makes of one partition, below the cluster's root.
-/// `id` is the merge: the registration that makes it, and its number there.
+/// The key of an object that merging or compaction makes of one partition, below the cluster's
+/// root. `id` is the merge: the registration that makes it, and its number there.
 pub(crate) fn merged_key(partition: TopicPartition, base_offset: i64, id: SegmentId) -> String {
     let TopicPartition { topic, partition } = partition;
     let name = format!("{topic}/{partition}/{base_offset:020}-{id}");

@@ -73,7 +73,8 @@ pub struct JobRules {
 
 impl JobRules {
     /// The product's rules. A remote store's requests have a price, so merges wait until they are
-    /// worth it, and partitions share their objects; a local one has a single process that reads it, so what is dead goes soon.
+    /// worth it, and partitions share their objects; a local one has a single process that reads
+    /// it, so what is dead goes soon.
     #[must_use]
     pub fn product(is_remote: bool) -> Self {
         let mut rules = Self::default();

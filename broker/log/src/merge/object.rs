@@ -1,5 +1,5 @@
-//! From the batches of adjacent extents of one partition or of several to one object: byte for byte,
-//! with absolute offsets, one section a partition.
+//! From the batches of adjacent extents of one partition or of several to one object: byte for
+//! byte, with absolute offsets, one section a partition.
 
 use crate::blocks::{Block, Blocks, BlocksKey, MergedBlocks};
 use crate::rewrite::NewExtents;
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Each partition has a section of its own, whose extents lie side by side and name nothing else.
+    /// Each partition has a section of its own, whose extents lie side by side and name no more.
     #[test]
     fn partitions_share_an_object_section_by_section() {
         let (extents, blocks) = sources(4);

@@ -104,8 +104,8 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Takes one at a shutdown, when nothing changes any more. It is for a lost disk: a store that is
-    /// away keeps nobody from stopping.
+    /// Takes one at a shutdown, when nothing changes any more. It is for a lost disk: a store that
+    /// is away keeps nobody from stopping.
     pub(crate) async fn take_last(&self) {
         let taken = self.0.env.timeout(LAST_WITHIN, self.round()).await;
         let failure = match taken {

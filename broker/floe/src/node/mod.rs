@@ -22,7 +22,7 @@ use crate::http::{self, Readiness, Routes};
 use crate::metrics::{Metrics, set_total};
 use crate::snapshots::Snapshots;
 use async_trait::async_trait;
-use floe_env::{Env, Error, Lane, Result, shutdown_signal};
+use floe_env::{Env, Error, Lane, Result, Shutdown, shutdown_signal};
 use floe_iceberg_bridge::relocate::Tables;
 use floe_iceberg_bridge::{Bridge, RecoveredTable, catalog, check_catalog};
 use floe_log::SnapshotMoment;
@@ -90,12 +90,7 @@ impl Assembly for Node {
         announce(&endpoints);
         let serving = listener::serve(broker.clone(), kafka);
         let serving = env.spawn("kafka listener", Lane::Foreground, serving);
-        tokio::select! {
-            () = asked.wait() => {}
-            () = broker.log.fenced() => {
-                tracing::error!("stopping: another broker has taken this one's place");
-            }
-        }
+        told_to_stop(&asked, &broker).await;
         trigger.trigger();
         // A listener that ended by a panic has logged it.
         let _ = serving.await;
@@ -240,6 +235,16 @@ fn export_jobs(metrics: &Metrics, jobs: &Jobs) {
             families.jobs.set(monitor.name(), &monitor.status());
         }
     });
+}
+
+/// Waits until somebody asks for the end, or another broker has taken this one's place.
+async fn told_to_stop(asked: &Shutdown, broker: &Broker) {
+    tokio::select! {
+        () = asked.wait() => {}
+        () = broker.log.fenced() => {
+            tracing::error!("stopping: another broker has taken this one's place");
+        }
+    }
 }
 
 /// Brings what others count into the metrics whenever they are asked for.

@@ -1,5 +1,6 @@
-//! How snapshots stand in the object store: `{cluster}/snapshots/{name}/{part}` and `…/manifest.json`,
-//! where the name is the incarnation's number and one that grows, so that keys sort by age.
+//! How snapshots stand in the object store: `{cluster}/snapshots/{name}/{part}`, and beside the
+//! parts `manifest.json`. The name is the incarnation's number and one that grows, so that keys sort
+//! by age.
 
 use floe_env::{Error, Result};
 use floe_store::ObjectStore;
@@ -117,8 +118,8 @@ pub(crate) async fn list(store: &dyn ObjectStore, cluster: Uuid) -> Result<Vec<F
 /// Reads a snapshot's manifest.
 ///
 /// # Errors
-/// `Corrupt` where it is something else, `Invalid` where a newer Floe wrote it or there is none, and
-/// those of the store.
+/// `Corrupt` where it is something else, `Invalid` where a newer Floe wrote it or there is none,
+/// and those of the store.
 pub(crate) async fn read(store: &dyn ObjectStore, cluster: Uuid, name: Name) -> Result<Manifest> {
     let key = manifest_key(cluster, name);
     let url = store.url(&key);

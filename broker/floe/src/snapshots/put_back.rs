@@ -12,8 +12,8 @@ use std::path::Path;
 /// the snapshot's name and when it was taken, ms since 1970.
 ///
 /// # Errors
-/// `Invalid` where the file is there or no snapshot is, `Corrupt` where one is damaged, and those of
-/// the store and the disk. The file is there whole or not at all.
+/// `Invalid` where the file is there or no snapshot is, `Corrupt` where one is damaged, and those
+/// of the store and the disk. The file is there whole or not at all.
 pub(crate) async fn put_back(
     env: &Env,
     store: &dyn ObjectStore,

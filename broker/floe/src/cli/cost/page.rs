@@ -24,30 +24,34 @@ tables that are queried every minute:
 ";
 
 const ASSUMPTIONS: &str = "\
-- The object store is S3; brokers and clients are in its region, and in one zone. `--cross-zone` is \
-the share of the clients' bytes that goes to another: with brokers in one zone and clients spread \
-over three it is 0.67, and then mostly it is what is paid for.
-- A broker takes what it was measured with, on two cores that it shared with the clients. Several \
-brokers are not there yet: above one, the bill is that of several that share nothing.
+- The object store is S3; brokers and clients are in its region, and in one zone. `--cross-zone` \
+is the share of the clients' bytes that goes to another: with brokers in one zone and clients \
+spread over three it is 0.67, and then mostly it is what is paid for.
+- A broker takes what it was measured with, on two cores that it shared with the clients. \
+Several brokers are not there yet: above one, the bill is that of several that share nothing.
 - Consumers read what has just been written, from memory, and merging does too (`hour` in the \
 README: 73 GETs in an hour). Who reads old records pays a GET for up to 8 MiB.
 - A table is committed as often as it is queried, each time with something new; nothing else is \
 put for tables. `--looks-per-hour 1` is what a table costs that nobody queries: a commit an hour \
 at least.
 - The bytes of tables are those of uncompressed JSON, which columns make twenty times smaller. \
-Compressed records make the log smaller and their table not: `--table-bytes` gives another ratio.
+Compressed records make the log smaller and their table not: `--table-bytes` gives another \
+ratio.
 - Below the lowest rate that was measured PUTs are counted as at that rate. Nothing is put when \
 nothing is written.
 - PostgreSQL is counted at the price that `--database-month` gives, by default none; with SQLite \
-there is none. Deleting is free at S3; what was merged stays an hour longer, which is not counted.";
+there is none, and its snapshots are two PUTs a minute for a small one, $0.44 a month, which are \
+not counted. Deleting is free at S3; what was merged stays an hour longer, which is not counted.";
 
 const OTHERS: &str = "\
-These are vendors' own figures, of their own workloads and prices, not measured by us; they are here for \
-their order of magnitude: compare lines rather than totals, which are of other retentions and without tables. At 1 GiB a second in and out AutoMQ states $12,899 a month for itself: $2,859 for \
-machines, $5,961 for storage, $3,952 for requests to S3, $128 between zones; and $226,671 for Apache Kafka, of \
-which $138,240 between zones (AutoMQ's documentation, \"AutoMQ vs. Apache Kafka Benchmarks and \
-Cost\"). Bufstream's documentation (\"Benchmarks and cost\") has the same rate on six machines of 4 \
-vCPUs and three of 2, and states an eighth of Apache Kafka's cost.";
+These are vendors' own figures, of their own workloads and prices, not measured by us; they are \
+here for their order of magnitude: compare lines rather than totals, which are of other \
+retentions and without tables. At 1 GiB a second in and out AutoMQ states $12,899 a month for \
+itself: $2,859 for machines, $5,961 for storage, $3,952 for requests to S3, $128 between zones; \
+and $226,671 for Apache Kafka, of which $138,240 between zones (AutoMQ's documentation, \"AutoMQ \
+vs. Apache Kafka Benchmarks and Cost\"). Bufstream's documentation (\"Benchmarks and cost\") has \
+the same rate on six machines of 4 vCPUs and three of 2, and states an eighth of Apache Kafka's \
+cost.";
 
 /// The bill as a person reads it.
 pub(super) fn listing(bill: &Bill) -> String {

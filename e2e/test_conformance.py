@@ -8,6 +8,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "conformance"))
 
+import matrix  # noqa: E402
 import results  # noqa: E402
 import verdict  # noqa: E402
 from suite import FAIL, HERE, PASS, SKIP, Test  # noqa: E402
@@ -55,3 +56,9 @@ def test_an_allow_list_needs_reasons():
     for text in ("a\n", "a |\n", "a | no\n", "a | a reason that is long\na | another one, also long\n"):
         with pytest.raises(ValueError):
             verdict.parse_allowed(text)
+
+
+def test_the_table_of_engines_tells_what_each_did_with_each_construct():
+    outcomes = {"A: one": PASS, "A: two: more": FAIL, "B: one": FAIL}
+    assert matrix.lines(outcomes, {"A: two: more": "reason"})[2:] == [
+        "| one | yes | **wrong** |", "| two: more | otherwise | not run |", "| **of 2** | 1 | 0 |"]

@@ -1,8 +1,10 @@
-//! How old records without a timestamp are: facts of the job that removes old records.
+//! Since when records are in the log, where their timestamps do not tell: facts of the job that
+//! removes old records.
 //!
-//! A record that carries no timestamp was written some time before it was first found at the
-//! beginning of its log. A mark notes when that was and where the log ended then: all that lies
-//! below is older. It stays right whatever happens, so the last writer wins.
+//! A record that carries no timestamp, or one that was long past when it came, was written some
+//! time before it was first found at the beginning of its log. A mark notes when that was and where
+//! the log ended then: all that lies below is older. It stays right whatever happens, so the last
+//! writer wins.
 
 use crate::facts::{Change, FactKey, Write};
 use crate::store::{MetadataStore, from_json, put_json, topic_segment};
@@ -13,20 +15,21 @@ use std::collections::BTreeMap;
 
 /// Everything below an offset was written before a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UntimedMark {
+pub struct WrittenMark {
     /// The log's end then.
     pub end: i64,
     /// When that was, by the store's clock, ms.
     pub since_ms: i64,
 }
 
-impl UntimedMark {
+impl WrittenMark {
     /// True where it says something about the record of this offset.
     pub fn covers(&self, offset: i64) -> bool {
         offset < self.end
     }
 }
 
+/// Named after the marks' first use; what is stored keeps its name.
 fn folder() -> FactKey {
     FactKey::new(&["retention", "untimed"])
 }
@@ -48,7 +51,7 @@ impl MetadataStore {
     ///
     /// # Errors
     /// Whatever the store answers, and `Corrupt` for a fact that is no mark.
-    pub async fn untimed_marks(&self) -> Result<BTreeMap<TopicPartition, UntimedMark>> {
+    pub async fn written_marks(&self) -> Result<BTreeMap<TopicPartition, WrittenMark>> {
         let facts = self.scan_all(folder().folder()).await?;
         let marks =
             facts.iter().map(|(key, value)| Ok((partition_of(key)?, from_json(key, value)?)));
@@ -59,10 +62,10 @@ impl MetadataStore {
     ///
     /// # Errors
     /// Whatever the store answers.
-    pub async fn set_untimed_mark(
+    pub async fn set_written_mark(
         &self,
         partition: TopicPartition,
-        mark: Option<UntimedMark>,
+        mark: Option<WrittenMark>,
     ) -> Result<()> {
         let key = mark_key(partition);
         let write = match mark {

@@ -88,7 +88,7 @@ cases! {
         absent_checks_exclude_each_other, bad_changes, partitions_change_with_facts, clock;
     layer_two: cluster_identity, topics, topics_made_anew, topic_configs_and_partitions,
         brokers_and_epochs, producer_ids_are_unique, groups, group_offsets, table_progress,
-        untimed_marks, compaction_marks, new_incarnation;
+        written_marks, compaction_marks, new_incarnation;
     transactions: batches_are_let_in_by_the_row, a_commit_is_seen_in_every_partition,
         an_abort_is_listed, lists_end_where_all_is_stable, late_batches_change_nothing,
         many_open_transactions_in_a_partition, markers_among_fresh_extents,

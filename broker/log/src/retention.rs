@@ -10,8 +10,8 @@
 //! * No extent goes that reaches the last stable offset: an open transaction keeps its records.
 //! * What a topic's table has not read yet stays longer, up to the [`TableHold`]; then it goes all
 //!   the same, and the table's next commit notes the gap.
-//! * Records without a timestamp are as old as the first look at them: see
-//!   [`floe_metadata::retention`].
+//! * Records without a timestamp are as old as the first look at them, and those that were old when
+//!   they came are held for their table from that look on: see [`floe_metadata::retention`].
 //! * Timestamps in the future keep a log as they do in Kafka, but [`Kept::Future`] says so.
 //!
 //! A round is one pass over all partitions, or several where one has much to lose or configs change
@@ -31,7 +31,7 @@ pub use plan::{RetentionTerms, TableHold};
 use crate::log::Log;
 use floe_env::{Background, Env, ErrorKind, Instant, Result, Shutdown};
 use floe_metadata::MetadataStore;
-use floe_metadata::retention::UntimedMark;
+use floe_metadata::retention::WrittenMark;
 use floe_metadata::rows::PartitionState;
 use floe_metadata::topics::Topic;
 use kfs::{PartitionIndex, TopicId, TopicPartition};
@@ -174,7 +174,7 @@ struct Moment {
     revision: u64,
     hold: TableHold,
     named: Vec<Named>,
-    marks: BTreeMap<TopicPartition, UntimedMark>,
+    marks: BTreeMap<TopicPartition, WrittenMark>,
 }
 
 impl Retention {
@@ -317,7 +317,7 @@ impl Inner {
             }));
         }
         named.sort_by_key(|named| named.partition);
-        let marks = self.metadata.untimed_marks().await?;
+        let marks = self.metadata.written_marks().await?;
         let now_ms = self.metadata.now_ms().await?;
         Ok(Moment { now_ms, revision, hold: self.rules.hold, named, marks })
     }
@@ -405,13 +405,13 @@ impl Inner {
 
     /// Removes marks that say nothing any more.
     async fn forget_marks(&self, is_named: &BTreeSet<TopicPartition>) -> Result<()> {
-        let marks = self.metadata.untimed_marks().await?;
+        let marks = self.metadata.written_marks().await?;
         let asked: Vec<TopicPartition> = marks.keys().copied().collect();
         let states = self.metadata.partition_states(&asked).await?;
         for ((partition, mark), state) in marks.into_iter().zip(states) {
             let is_ahead = state.is_some_and(|state| mark.covers(state.log_start_offset));
             if !is_ahead || !is_named.contains(&partition) {
-                self.metadata.set_untimed_mark(partition, None).await?;
+                self.metadata.set_written_mark(partition, None).await?;
             }
         }
         Ok(())
@@ -434,7 +434,7 @@ impl Moment {
         Limits {
             terms: named.terms,
             now_ms: self.now_ms,
-            untimed: self.marks.get(&named.partition).copied(),
+            written: self.marks.get(&named.partition).copied(),
             table_end,
             hold: self.hold,
         }
@@ -527,14 +527,14 @@ impl Visit<'_> {
         Ok(true)
     }
 
-    /// Notes when records without a timestamp were first seen.
+    /// Notes that records are in the log whose timestamps do not tell since when.
     async fn mark(&mut self, oldest: &Oldest, end: i64) -> Result<()> {
         if !self.limits.needs_mark(oldest) {
             return Ok(());
         }
         // The clock is read after the end: all below it was written before.
-        let mark = UntimedMark { end, since_ms: self.inner.metadata.now_ms().await? };
-        self.limits.untimed = Some(mark);
-        self.inner.metadata.set_untimed_mark(self.named.partition, Some(mark)).await
+        let mark = WrittenMark { end, since_ms: self.inner.metadata.now_ms().await? };
+        self.limits.written = Some(mark);
+        self.inner.metadata.set_written_mark(self.named.partition, Some(mark)).await
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::compaction::CompactionMark;
 use crate::facts::{Check, Expect, Fence};
 use crate::groups::CommittedOffset;
-use crate::retention::UntimedMark;
+use crate::retention::WrittenMark;
 use crate::topics::{Topic, TopicCreation};
 use floe_env::{ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ async fn change_everything(store: &MetadataStore, topic: &Topic, other: &str) ->
         store.commit_offsets(other, &[(partition, offset)], None).await.map(drop),
         store.delete_offsets(other, &[partition], None).await.map(drop),
         store.set_table_progress(topic.id, Some(Bytes::from_static(b"7"))).await.map(drop),
-        store.set_untimed_mark(partition, Some(UntimedMark { end: 1, since_ms: 1 })).await,
+        store.set_written_mark(partition, Some(WrittenMark { end: 1, since_ms: 1 })).await,
         store.set_compaction_mark(partition, Some(mark)).await,
         store.allocate_producer_ids(1).await.map(drop),
     ];
@@ -52,7 +52,7 @@ async fn everything(store: &MetadataStore, topic: &Topic, other: &str) -> String
         store.group(other).await.unwrap(),
         store.offsets(other).await.unwrap(),
         store.table_progress(topic.id).await.unwrap(),
-        store.untimed_marks().await.unwrap().get(&partition).copied(),
+        store.written_marks().await.unwrap().get(&partition).copied(),
         store.compaction_marks().await.unwrap().get(&partition).copied(),
     );
     format!("{parts:?}")

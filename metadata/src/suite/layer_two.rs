@@ -4,7 +4,7 @@ use super::*;
 use crate::compaction::CompactionMark;
 use crate::deletion::DeletionStop;
 use crate::groups::{CommittedOffset, group_check};
-use crate::retention::UntimedMark;
+use crate::retention::WrittenMark;
 use crate::topics::{Topic, TopicChange, TopicCreation};
 use floe_env::ErrorKind;
 use kfs::ClusterId;
@@ -252,23 +252,23 @@ pub(super) async fn table_progress(context: &Context) {
     assert_eq!(context.store.table_progress(topic).await.unwrap(), None);
 }
 
-pub(super) async fn untimed_marks(context: &Context) {
+pub(super) async fn written_marks(context: &Context) {
     let store = &context.store;
     let topic = context.fresh_topic();
     let at = |index| TopicPartition { topic, partition: PartitionIndex(index) };
     let own = async || {
-        let all = store.untimed_marks().await.unwrap().into_iter();
+        let all = store.written_marks().await.unwrap().into_iter();
         all.filter(|(partition, _)| partition.topic == topic).collect::<Vec<_>>()
     };
     let (one, other) =
-        (UntimedMark { end: 7, since_ms: -1 }, UntimedMark { end: i64::MAX, since_ms: 5 });
+        (WrittenMark { end: 7, since_ms: -1 }, WrittenMark { end: i64::MAX, since_ms: 5 });
     assert!(one.covers(6) && !one.covers(7));
-    store.set_untimed_mark(at(0), Some(one)).await.unwrap();
-    store.set_untimed_mark(at(11), Some(one)).await.unwrap();
-    store.set_untimed_mark(at(0), Some(other)).await.unwrap();
+    store.set_written_mark(at(0), Some(one)).await.unwrap();
+    store.set_written_mark(at(11), Some(one)).await.unwrap();
+    store.set_written_mark(at(0), Some(other)).await.unwrap();
     assert_eq!(own().await, [(at(0), other), (at(11), one)]);
-    store.set_untimed_mark(at(0), None).await.unwrap();
-    store.set_untimed_mark(at(3), None).await.unwrap();
+    store.set_written_mark(at(0), None).await.unwrap();
+    store.set_written_mark(at(3), None).await.unwrap();
     assert_eq!(own().await, [(at(11), one)]);
 }
 

@@ -1,6 +1,6 @@
 //! How snapshots stand in the object store: `{cluster}/snapshots/{name}/{part}`, and beside the
-//! parts `manifest.json`. The name is the incarnation's number and one that grows, so that keys sort
-//! by age.
+//! parts `manifest.json`. The name is the incarnation's number and one that grows, so that keys
+//! sort by age.
 
 use floe_env::{Error, Result};
 use floe_store::ObjectStore;

@@ -4,7 +4,7 @@
 //! goes before its time, and one may stay as long as the newest of its extent does, which holds
 //! what one segment brought of the partition, or 1 MiB of a merged object.
 
-use floe_metadata::retention::UntimedMark;
+use floe_metadata::retention::WrittenMark;
 use floe_metadata::rows::{Extent, PartitionState};
 
 /// What a topic's configs keep.
@@ -29,7 +29,7 @@ impl RetentionTerms {
 /// How much longer records stay that a table lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableHold {
-    /// So long beyond `retention.ms`, ms.
+    /// So long beyond `retention.ms`, and since retention would have taken them, ms.
     pub time_ms: i64,
     /// So much of a partition beyond `retention.bytes`, bytes.
     pub bytes: u64,
@@ -40,8 +40,8 @@ pub struct TableHold {
 pub(crate) struct Limits {
     pub(crate) terms: RetentionTerms,
     pub(crate) now_ms: i64,
-    /// How old records without a timestamp are known to be.
-    pub(crate) untimed: Option<UntimedMark>,
+    /// Since when records are known to be in the log whose timestamps do not tell.
+    pub(crate) written: Option<WrittenMark>,
     /// The first offset that the topic's table lacks; `i64::MAX` without one.
     pub(crate) table_end: i64,
     pub(crate) hold: TableHold,
@@ -88,20 +88,32 @@ impl Limits {
         if self.terms.bytes.is_some_and(is_too_much) {
             return Some(Reason::Size);
         }
+        let mark = self.mark_of(oldest);
         let written_ms = match oldest.is_untimed() {
-            true => self.untimed.filter(|mark| mark.covers(oldest.last_offset))?.since_ms,
+            true => mark?.since_ms,
             false => oldest.max_timestamp_ms,
         };
-        let age_ms = self.now_ms.saturating_sub(written_ms);
-        let is_old = |time_ms: i64| age_ms > time_ms.saturating_add(held_ms);
-        self.terms.time_ms.is_some_and(is_old).then_some(Reason::Time)
+        let is_older_than =
+            |from_ms: i64, time_ms: i64| self.now_ms.saturating_sub(from_ms) > time_ms;
+        let is_old = |time_ms: i64| is_older_than(written_ms, time_ms.saturating_add(held_ms));
+        // A record's time may be long past when it comes: its table has as long as any other.
+        let has_waited =
+            held_ms == 0 || mark.is_some_and(|mark| is_older_than(mark.since_ms, held_ms));
+        (self.terms.time_ms.is_some_and(is_old) && has_waited).then_some(Reason::Time)
     }
 
-    /// True where nobody has noted yet how old the first extent is.
+    /// What is known of when the first extent was written.
+    fn mark_of(&self, oldest: &Oldest) -> Option<WrittenMark> {
+        self.written.filter(|mark| mark.covers(oldest.last_offset))
+    }
+
+    /// True where somebody has to note that the first extent is here, because its age begins then,
+    /// or the time that it waits for its table.
     pub(crate) fn needs_mark(&self, oldest: &Oldest) -> bool {
-        self.terms.time_ms.is_some()
-            && oldest.is_untimed()
-            && !self.untimed.is_some_and(|mark| mark.covers(oldest.last_offset))
+        let Some(time_ms) = self.terms.time_ms else { return false };
+        let is_over = self.now_ms.saturating_sub(oldest.max_timestamp_ms) > time_ms;
+        let waits = is_over && self.hold.time_ms > 0 && oldest.last_offset >= self.table_end;
+        (oldest.is_untimed() || waits) && self.mark_of(oldest).is_none()
     }
 
     /// The same as if the topic's table had everything.

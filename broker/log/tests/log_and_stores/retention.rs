@@ -147,11 +147,38 @@ async fn what_the_table_lacks_is_held_and_then_passed() {
     let done = round(&rig, &retention).await;
     assert_eq!((done.extents, done.lacked_by_table), (2, 0));
     assert_eq!(retention.kept(), [(partition, Kept::ForTable(2))].into());
-    rig.pass(HOUR_MS).await;
+    rig.pass(2 * HOUR_MS + 1).await;
     let done = round(&rig, &retention).await;
     assert_eq!((done.extents, done.lacked_by_table), (2, 2));
     assert_eq!(retention.counts().lacked_by_table, 2);
     assert!(retention.kept().is_empty());
+}
+
+/// A backfill: its records' time is over before they come, and their table has yet to read them.
+#[tokio::test(start_paused = true)]
+async fn what_was_old_when_it_came_is_held_for_its_table_all_the_same() {
+    let mut rig = Rig::new().await;
+    let partition = rig.partition(0);
+    rig.node.set_clock_ms(young_ms() + 1000 * HOUR_MS);
+    seconds(&rig, partition, 2).await;
+    let terms = RetentionTerms { has_table: true, ..by_time(HOUR_MS) };
+    let hold = TableHold { time_ms: 2 * HOUR_MS, bytes: 0 };
+    assert_eq!(round(&rig, &rig.retention(terms, hold)).await.moves, 0);
+    assert_eq!(round(&rig, &rig.retention(by_time(2000 * HOUR_MS), hold)).await.moves, 0);
+    rig.pass(HOUR_MS).await;
+    // What comes later has its own time, and a start of the broker changes nothing.
+    seconds(&rig, partition, 2).await;
+    rig.restart().await;
+    let retention = rig.retention(terms, hold);
+    rig.pass(HOUR_MS - 1).await;
+    assert_eq!(round(&rig, &retention).await.moves, 0);
+    rig.pass(2).await;
+    assert_eq!(round(&rig, &retention).await.lacked_by_table, 2, "the table is not waited for");
+    assert_eq!(retention.why_kept(partition), Some(Kept::ForTable(0)));
+    let progress = Some(Bytes::from_static(b"4"));
+    rig.metadata.set_table_progress(rig.topic, progress).await.unwrap();
+    let done = round(&rig, &retention).await;
+    assert_eq!((done.extents, done.lacked_by_table), (2, 0), "the table has them");
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +198,7 @@ async fn a_progress_that_cannot_be_read_keeps_its_own_records_and_no_others() {
     let retention = rig.retention(terms, hold);
     assert_eq!(round(&rig, &retention).await.extents, 2);
     assert_eq!((log_start(&rig, partition).await, log_start(&rig, other).await), (0, 2));
-    rig.pass(2 * HOUR_MS).await;
+    rig.pass(2 * HOUR_MS + 1).await;
     assert_eq!(round(&rig, &retention).await.lacked_by_table, 2, "and those not for ever");
 }
 
@@ -199,7 +226,7 @@ async fn records_without_a_timestamp_go_that_long_after_they_were_seen() {
     rig.append_all(vec![untimed()]).await;
     let retention = rig.retention(by_time(HOUR_MS), HOLD);
     assert_eq!(round(&rig, &retention).await.moves, 0);
-    let marks = rig.metadata.untimed_marks().await.unwrap();
+    let marks = rig.metadata.written_marks().await.unwrap();
     assert_eq!(marks.get(&partition).map(|mark| mark.end), Some(1));
     rig.append_all(vec![untimed()]).await;
     rig.pass(HOUR_MS - 60_000).await;
@@ -212,7 +239,7 @@ async fn records_without_a_timestamp_go_that_long_after_they_were_seen() {
     assert_eq!(log_start(&rig, partition).await, 1);
     rig.pass(HOUR_MS + 60_000).await;
     assert_eq!(round(&rig, &retention).await.extents, 1);
-    assert!(rig.metadata.untimed_marks().await.unwrap().is_empty(), "nobody needs it any more");
+    assert!(rig.metadata.written_marks().await.unwrap().is_empty(), "nobody needs it any more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ fn limits(time_ms: Option<i64>, bytes: Option<u64>) -> Limits {
     Limits {
         terms: RetentionTerms { time_ms, bytes, has_table: false },
         now_ms: NOW_MS,
-        untimed: None,
+        written: None,
         table_end: i64::MAX,
         hold: TableHold { time_ms: 500, bytes: 150 },
     }
@@ -74,7 +74,8 @@ fn an_open_transaction_keeps_what_it_reaches() {
 #[test]
 fn what_a_table_lacks_waits_up_to_a_limit() {
     let old = NOW_MS - 1001;
-    let waiting = Limits { table_end: 3, ..limits(Some(1000), None) };
+    let here = |since_ms| Some(WrittenMark { end: i64::MAX, since_ms });
+    let waiting = Limits { table_end: 3, written: here(0), ..limits(Some(1000), None) };
     assert_eq!(start(&[old, old, old], &waiting), 2);
     assert_eq!(start(&[old, old - 499, old], &waiting), 2);
     let extents = extents(&[old, old - 500, old - 500, old]);
@@ -88,10 +89,34 @@ fn what_a_table_lacks_waits_up_to_a_limit() {
 }
 
 #[test]
+fn what_was_old_when_it_came_waits_for_its_table_since_then() {
+    let long_past = [0, 0, NOW_MS];
+    let came = |end, since_ms| Limits {
+        table_end: 2,
+        written: Some(WrittenMark { end, since_ms }),
+        ..limits(Some(1000), None)
+    };
+    let unknown = Limits { written: None, ..came(0, 0) };
+    assert_eq!(start(&long_past, &unknown), 2, "nobody has noted when it came");
+    let second = Oldest::of(&extents(&long_past)[1]);
+    assert!(unknown.needs_mark(&second) && came(3, NOW_MS).needs_mark(&second));
+    assert!(!came(4, NOW_MS).needs_mark(&second));
+    assert_eq!(start(&long_past, &came(4, NOW_MS - 500)), 2);
+    assert_eq!(start(&long_past, &came(4, NOW_MS - 501)), 4);
+    assert_eq!(start(&long_past, &Limits { table_end: 4, ..unknown }), 4, "its table has it");
+    let young = Oldest::of(&extents(&long_past)[2]);
+    assert!(!unknown.needs_mark(&young), "it is not over yet");
+    let no_hold = Limits { hold: TableHold { time_ms: 0, bytes: 0 }, ..unknown };
+    assert!(!no_hold.needs_mark(&second));
+    assert_eq!(start(&long_past, &no_hold), 4);
+}
+
+#[test]
 fn a_log_start_inside_an_extent_counts_what_is_left() {
     let extents = extents(&[0, NOW_MS]);
     let inside = PartitionState { log_start_offset: 1, ..state(&extents) };
-    let limits = Limits { table_end: 0, ..limits(Some(5), None) };
+    let here = Some(WrittenMark { end: 2, since_ms: 0 });
+    let limits = Limits { table_end: 0, written: here, ..limits(Some(5), None) };
     let gone = over(&extents, &inside, &limits);
     assert_eq!((gone.log_start, gone.lacked_by_table), (2, 1));
 }
@@ -104,7 +129,7 @@ fn records_without_a_timestamp_are_as_old_as_their_mark() {
     let first = Oldest::of(&extents(&untimed)[0]);
     assert!(first.is_untimed() && without.needs_mark(&first));
     assert!(!limits(None, Some(0)).needs_mark(&first), "size needs no time");
-    let mark = |end, since_ms| Limits { untimed: Some(UntimedMark { end, since_ms }), ..without };
+    let mark = |end, since_ms| Limits { written: Some(WrittenMark { end, since_ms }), ..without };
     assert!(!mark(2, NOW_MS).needs_mark(&first) && mark(1, NOW_MS).needs_mark(&first));
     assert_eq!(start(&untimed, &mark(6, NOW_MS - 1000)), 0);
     assert_eq!(start(&untimed, &mark(6, NOW_MS - 1001)), 4);

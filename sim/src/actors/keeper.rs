@@ -22,6 +22,8 @@ const TOMBSTONES: u64 = 200;
 const READS: u64 = 150;
 /// The longest that one look at the whole log takes when nothing fails.
 const SWEEP_MAX: Duration = Duration::from_secs(120);
+/// Answers without records in a row before a reader is stuck: for longer than memory is short.
+const EMPTY_ANSWERS_MAX: u32 = 600;
 
 /// The actor.
 pub struct Keeper {
@@ -140,7 +142,8 @@ impl Keeper {
     ) -> Result<Option<Vec<(i64, Keyed)>>, Gone> {
         let newest = self.context.model.newest(partition);
         let (mut read, mut next, mut end) = (Vec::new(), 0, i64::MAX);
-        while next < end {
+        let mut empty_answers = 0;
+        while next < end && empty_answers < EMPTY_ANSWERS_MAX {
             let answer = self.context.call(connection, FETCH_VERSION, &self.request(next)).await?;
             let data = answer.responses.iter().flat_map(|topic| &topic.partitions).next();
             let Some(data) = data else { return Ok(None) };
@@ -155,15 +158,24 @@ impl Keeper {
                 Ok((records, behind)) if behind > next || next >= end => {
                     read.extend(records);
                     next = next.max(behind);
+                    empty_answers = 0;
                 }
                 // Memory for answers may be short: the same is asked for again.
-                Ok(_) => self.context.env.sleep(Duration::from_millis(50)).await,
+                Ok(_) => {
+                    empty_answers += 1;
+                    self.context.env.sleep(Duration::from_millis(50)).await;
+                }
                 Err(error) => {
                     let text = format!("{partition} {next}: {error}");
                     self.context.model.violation(text);
                     return Ok(None);
                 }
             }
+        }
+        if next < end {
+            let text =
+                format!("stuck: {partition} answers nothing at {next}, before its end {end}");
+            self.context.model.violation(text);
         }
         self.context.model.check_keys(partition, &newest, &read);
         self.context.note(&format!("reads {} of {next} keyed", read.len()));

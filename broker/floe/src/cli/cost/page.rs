@@ -67,8 +67,7 @@ pub(super) fn markdown(basis: &Basis) -> String {
         Bill::of(&Workload { mib_per_second, tables, ..SMALL }, &US_EAST_1, basis)
     });
     let bills: String = bills.iter().map(section).collect();
-    let assumed: String =
-        ASSUMPTIONS.lines().map(|line| format!("{}\n", wrap(line).replace('\n', "\n  "))).collect();
+    let assumed: String = ASSUMPTIONS.lines().map(|line| format!("{}\n", wrap(line))).collect();
     format!(
         "{INTRODUCTION}{bills}\n## What it is computed from\n\n{}\n{}\n## What it assumes\n\n\
          {assumed}\n## What others state\n\n{}\n",

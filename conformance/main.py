@@ -30,7 +30,7 @@ SECOND_TRIES_MAX = 10
 # Suites judge answers and not disks, and many of them measure time: their brokers write into memory where there is room.
 MEMORY = pathlib.Path("/dev/shm")
 MEMORY_BYTES_MIN = 2 << 30
-SUITES = ["probes", "kcat", "javaclient", "kgo", "sarama", "librdkafka", "kafkajs", "kafkapython", "aiokafka", "spark", "compaction", "kill"]
+SUITES = ["probes", "kcat", "javaclient", "kgo", "sarama", "librdkafka", "kafkajs", "kafkapython", "aiokafka", "spark", "compaction", "mirror", "kill"]
 
 
 def load(name):

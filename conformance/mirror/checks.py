@@ -18,6 +18,8 @@ ORDERS, STATE, GROUP = "orders", "state", "billing"
 PARTITIONS = 3
 CONFIGS = {"retention.ms": "86400000", "max.message.bytes": "2000000"}
 FIRST, LIVE_PER_SECOND, AFTER = 2_000, 200, 100
+# Records of an earlier time than this would leave both sides by retention.
+BEGAN_MS = int(time.time() * 1000)
 WAIT_SECONDS = 180
 POLL_SECONDS = 0.5
 # Clients' log lines would stand between the checks' own.
@@ -35,7 +37,7 @@ class Writer:
         for _ in range(count):
             number = self.sent
             self.client.produce(
-                ORDERS, json.dumps({"n": number}), key=f"k{number % 97}", timestamp=1_700_000_000_000 + number,
+                ORDERS, json.dumps({"n": number}), key=f"k{number % 97}", timestamp=BEGAN_MS + number,
                 headers=[("number", str(number).encode()), ("empty", None)], on_delivery=self.delivered)
             self.sent += 1
             self.client.poll(0)

@@ -14,7 +14,8 @@ def copy(pom, folder):
 
 
 def prepare(suite):
-    """Fills the suite's tools with `lib` (the jars of its pom.xml) and `classes` (its folder `java`, and what it borrows)."""
+    """Fills the suite's tools with `lib` (the jars of its pom.xml) and `classes` (its folder `java`, and what it borrows, if
+    there is any)."""
     pom, sources = suite.folder / "pom.xml", sorted((suite.folder / "java").glob("*.java"))
     sources += [HERE / borrowed for borrowed in suite.borrows]
     stamp = hashlib.sha256(b"".join(path.read_bytes() for path in [pom, *sources])).hexdigest()
@@ -25,8 +26,9 @@ def prepare(suite):
     classes.mkdir(parents=True, exist_ok=True)
     print(f"{suite.name}: getting jars and compiling", flush=True)
     copy(pom, lib)
-    subprocess.run(["javac", "--release", "17", "-nowarn", "-Xlint:-options", "-cp", f"{lib}/*", "-d", classes, *sources],
-                   check=True)
+    if sources:
+        subprocess.run(["javac", "--release", "17", "-nowarn", "-Xlint:-options", "-cp", f"{lib}/*", "-d", classes, *sources],
+                       check=True)
     noted.write_text(stamp)
 
 

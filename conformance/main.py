@@ -32,7 +32,7 @@ MEMORY = pathlib.Path("/dev/shm")
 MEMORY_BYTES_MIN = 2 << 30
 SUITES = [
     "probes", "kcat", "javaclient", "kgo", "sarama", "librdkafka", "kafkajs", "kafkapython", "aiokafka", "spark", "engines",
-    "compaction", "kill",
+    "compaction", "mirror", "kill",
 ]
 
 

@@ -8,8 +8,9 @@ import sys
 
 import jars
 import lines
+import peer
 from kit import Floe
-from suite import ROOT, Suite
+from suite import Suite
 
 # Other records than those of the kept results, to look for what these do not show.
 SEED = int(os.environ.get("COMPACTION_SEED", "0"))
@@ -18,17 +19,6 @@ LINE = r"(?P<outcome>PASS|FAIL) (?P<name>.+?) \| (?P<seconds>[\d.]+) (?P<note>.*
 # Looks for something to compact as often as it may.
 BACKOFF = {"log.cleaner.backoff.ms": "200"}
 FLOE_SETTINGS = {f"kafka.{name}": value for name, value in BACKOFF.items()} | {"iceberg.enable": "false"}
-
-
-def kafka(folder):
-    """The broker that the benches measure beside Floe, from jars that Maven gets once."""
-    sys.path.insert(0, str(ROOT / "benches"))
-    import servers
-
-    if not servers.JARS.exists():
-        print("compaction: getting Apache Kafka", flush=True)
-        jars.copy(ROOT / "benches" / "kafka" / "pom.xml", servers.JARS)
-    return servers.Kafka(folder, BACKOFF)
 
 
 class Compaction(Suite):
@@ -43,16 +33,16 @@ class Compaction(Suite):
         jars.prepare(self)
 
     def run(self, floe, folder, only=()):
-        peer, floe = kafka(folder / "kafka"), Floe(folder, FLOE_SETTINGS)
+        kafka, floe = peer.kafka(folder / "kafka", BACKOFF), Floe(folder, FLOE_SETTINGS)
         try:
-            peer.start()
+            kafka.start()
             floe.start()
             chosen = sorted({name.partition(":")[0] for name in only})
             flags = ("-Xmx512m", f"-Dseed={SEED}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
-            command = jars.command(self, "Compaction", peer.address, floe.kafka, peer.folder / "data", *chosen, flags=flags)
+            command = jars.command(self, "Compaction", kafka.address, floe.kafka, kafka.folder / "data", *chosen, flags=flags)
             return lines.run(command, folder / "checks.log", LINE, LIMIT_SECONDS)
         finally:
-            peer.stop()
+            kafka.stop()
             if floe.process is not None:
                 floe.stop()
 

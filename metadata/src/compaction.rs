@@ -3,10 +3,10 @@
 //! A mark only saves work. A pass that is not noted is made again, and finds little to do; so the
 //! last writer wins.
 
-use crate::facts::{Change, FactKey, Write};
-use crate::store::{MetadataStore, from_json, put_json, topic_segment};
-use floe_env::{Error, Result};
-use kfs::{PartitionIndex, TopicPartition};
+use crate::marks::Marks;
+use crate::store::MetadataStore;
+use floe_env::Result;
+use kfs::TopicPartition;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -22,21 +22,7 @@ pub struct CompactionMark {
     pub horizon_ms: Option<i64>,
 }
 
-fn folder() -> FactKey {
-    FactKey::new(&["compaction"])
-}
-
-fn mark_key(partition: TopicPartition) -> FactKey {
-    let TopicPartition { topic, partition } = partition;
-    FactKey::new(&["compaction", &topic.to_string(), &partition.0.to_string()])
-}
-
-fn partition_of(key: &FactKey) -> Result<TopicPartition> {
-    let index = key.segments().pop().and_then(|index| index.parse().ok());
-    let index =
-        index.ok_or_else(|| Error::corrupt(format!("fact {} names no partition", key.as_str())))?;
-    Ok(TopicPartition { topic: topic_segment(key, 1)?, partition: PartitionIndex(index) })
-}
+const MARKS: Marks = Marks(&["compaction"]);
 
 impl MetadataStore {
     /// All marks: one for each partition that was ever compacted.
@@ -44,10 +30,7 @@ impl MetadataStore {
     /// # Errors
     /// Whatever the store answers, and `Corrupt` for a fact that is no mark.
     pub async fn compaction_marks(&self) -> Result<BTreeMap<TopicPartition, CompactionMark>> {
-        let facts = self.scan_all(folder().folder()).await?;
-        let marks =
-            facts.iter().map(|(key, value)| Ok((partition_of(key)?, from_json(key, value)?)));
-        marks.collect()
+        MARKS.all(self).await
     }
 
     /// Sets a partition's mark, or removes it.
@@ -59,12 +42,6 @@ impl MetadataStore {
         partition: TopicPartition,
         mark: Option<CompactionMark>,
     ) -> Result<()> {
-        let key = mark_key(partition);
-        let write = match mark {
-            Some(mark) => put_json(key, &mark),
-            None => Write::Delete(key),
-        };
-        let change = Change { writes: vec![write], ..Change::default() };
-        self.change(&change).await.map(|_| ())
+        MARKS.set(self, partition, mark.as_ref()).await
     }
 }

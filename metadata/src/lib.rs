@@ -14,6 +14,7 @@ mod extent_runs;
 pub mod facts;
 mod fresh;
 pub mod groups;
+mod marks;
 pub mod model;
 pub mod postgres;
 pub mod producer_ids;

@@ -6,10 +6,10 @@
 //! the log ended then: all that lies below is older. It stays right whatever happens, so the last
 //! writer wins.
 
-use crate::facts::{Change, FactKey, Write};
-use crate::store::{MetadataStore, from_json, put_json, topic_segment};
-use floe_env::{Error, Result};
-use kfs::{PartitionIndex, TopicPartition};
+use crate::marks::Marks;
+use crate::store::MetadataStore;
+use floe_env::Result;
+use kfs::TopicPartition;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -30,21 +30,7 @@ impl WrittenMark {
 }
 
 /// Named after the marks' first use; what is stored keeps its name.
-fn folder() -> FactKey {
-    FactKey::new(&["retention", "untimed"])
-}
-
-fn mark_key(partition: TopicPartition) -> FactKey {
-    let TopicPartition { topic, partition } = partition;
-    FactKey::new(&["retention", "untimed", &topic.to_string(), &partition.0.to_string()])
-}
-
-fn partition_of(key: &FactKey) -> Result<TopicPartition> {
-    let index = key.segments().pop().and_then(|index| index.parse().ok());
-    let index =
-        index.ok_or_else(|| Error::corrupt(format!("fact {} names no partition", key.as_str())))?;
-    Ok(TopicPartition { topic: topic_segment(key, 2)?, partition: PartitionIndex(index) })
-}
+const MARKS: Marks = Marks(&["retention", "untimed"]);
 
 impl MetadataStore {
     /// All marks; mostly there are none.
@@ -52,10 +38,7 @@ impl MetadataStore {
     /// # Errors
     /// Whatever the store answers, and `Corrupt` for a fact that is no mark.
     pub async fn written_marks(&self) -> Result<BTreeMap<TopicPartition, WrittenMark>> {
-        let facts = self.scan_all(folder().folder()).await?;
-        let marks =
-            facts.iter().map(|(key, value)| Ok((partition_of(key)?, from_json(key, value)?)));
-        marks.collect()
+        MARKS.all(self).await
     }
 
     /// Sets a partition's mark, or removes it.
@@ -67,12 +50,6 @@ impl MetadataStore {
         partition: TopicPartition,
         mark: Option<WrittenMark>,
     ) -> Result<()> {
-        let key = mark_key(partition);
-        let write = match mark {
-            Some(mark) => put_json(key, &mark),
-            None => Write::Delete(key),
-        };
-        let change = Change { writes: vec![write], ..Change::default() };
-        self.change(&change).await.map(|_| ())
+        MARKS.set(self, partition, mark.as_ref()).await
     }
 }
